@@ -33,7 +33,7 @@ pub use roles::{
     ScreenArgs, StackArgs, ThemeArg, WatchArgs,
 };
 
-/// A live profiler for NUMA machines: where every task runs, and what that costs it.
+/// A live profiler for NUMA machines: shows where each task runs and what remote memory costs it.
 #[derive(Parser, Debug)]
 #[command(
     name = "numatop-ng",
@@ -194,26 +194,23 @@ pub enum Command {
         #[command(flatten)]
         profile: ProfileArgs,
     },
-    /// List metrics, events, or rules of findings, as they can be named in other commands.
+    /// List metrics, events, or rules of findings, under the names that other commands accept.
     #[command(disable_help_subcommand = true)]
     List {
         #[command(subcommand)]
         what: Listing,
     },
-    /// Record without showing anything, until a signal comes or -n intervals have passed.
-    #[command(after_help = "Everything is recorded; replay and export choose what to show.")]
+    /// Record without a screen, until a signal arrives or -n intervals have passed.
+    #[command(after_help = "Everything is recorded; replay and export select what to show.")]
     Record(Box<RecordArgs>),
-    /// Run a command, watch it and all its descendants, and print a page about it when it ends.
-    #[command(after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; \
-                      standard input and output are the command's. The exit code is the command's: 128 \
-                      plus the signal that killed it, 127 if there is no such command, 126 if it cannot be \
-                      executed, 125 if the place it is bound to does not exist.")]
+    /// Run a command, watch it and all its descendants, and print a page when the command ends.
+    #[command(
+        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; the command keeps standard input and output. The exit code is that of the command, or 128 plus the number of the signal that killed it. 127: there is no such command. 126: it cannot be executed. 125: it cannot be bound to the requested place."
+    )]
     Run(Box<RunArgs>),
     /// Serve counters of nodes, containers and programs to Prometheus.
     #[command(
-        after_help = "The page, /metrics, is made once per interval, however often it is read; /-/healthy is its \
-                      health. docs/fleet.md lists its metrics. Anyone who can connect reads names of programs and \
-                      containers; use a proxy for TLS and passwords."
+        after_help = "The page, /metrics, is made once per interval, however often it is read; /-/healthy reports its health. docs/fleet.md lists its metrics. Anyone who can connect reads names of programs and containers; use a proxy for TLS and passwords."
     )]
     Exporter(Box<ExporterArgs>),
     /// Show a recording, on the screen or as batch output.
@@ -222,44 +219,38 @@ pub enum Command {
     /// Write a recording as JSON Lines, CSV or text, for Perfetto and pprof, or as Parquet files.
     #[command(after_help = MEASURED)]
     Export(Box<ExportArgs>),
-    /// Check a recording: what is intact, what is lost. Exits with 1 if anything is.
+    /// Check a recording: print what is intact and what is lost. The exit code is 1 if anything is lost.
     Verify {
-        /// Recordings, or directories of them.
+        /// Recordings, or directories of recordings.
         #[arg(value_name = "FILE|DIR", required = true)]
         paths: Vec<PathBuf>,
     },
-    /// Print what is wrong with the placement of memory and work, and the commands that fix it; exits with
-    /// 5 on findings.
+    /// Print problems in the placement of memory and work, and the commands that fix them. The exit code is 5
+    /// if there are findings.
     #[command(
-        after_help = "numatop-ng list findings has the rules, docs/rules.md their conditions. Nothing is changed: commands \
-                      are only printed."
+        after_help = "numatop-ng list findings lists the rules; docs/rules.md describes their conditions. Commands are only printed: diagnose changes nothing."
     )]
     Diagnose(Box<DiagnoseArgs>),
-    /// Compare two recordings, or two stretches of one: did a change help?
+    /// Compare two recordings, or two stretches of one recording, to see whether a change helped.
     #[command(
-        after_help = "A stretch is PATH@FROM..TO, with times as in --from and --to of export. The verdicts: better, worse, \
-                      changed (neither direction is better), same, unclear, too short."
+        after_help = "A stretch is PATH@FROM..TO, with times as for --from and --to of export. The verdicts are: better, worse, changed (neither direction is better), same, unclear, too short."
     )]
     Diff(Box<DiffArgs>),
-    /// Write one page about a recording: what was wrong, when, where and for whom.
+    /// Write one page about a recording: problems, times, places and affected programs.
     #[command(
-        after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md says what is on it."
+        after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md describes its contents."
     )]
     Report(Box<ReportArgs>),
-    /// Measure what nodes, caches and sibling threads of this machine cost each other, and store it. Loads the machine.
+    /// Measure latency and bandwidth between nodes, caches and sibling threads of this machine, and store the
+    /// results. Loads the machine.
     #[command(
-        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It \
-                      runs only when called, and changes no setting of the machine. GB are 10^9 bytes as \
-                      the program counts them: memory moves twice that for a plain write, 1.5 times for a \
-                      copy, 4/3 times for a triad."
+        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It runs only on request, and changes no setting of the machine. GB are 10^9 bytes of program data. The memory traffic is twice that for a plain write, 1.5 times for a copy, and 4/3 times for a triad."
     )]
     Calibrate(Box<CalibrateArgs>),
-    /// Test whether the numbers are right on this machine. Needs the same privileges as the live view, and five
-    /// seconds.
+    /// Test whether the numbers are right on this machine. Needs the same privileges as the live view, and
+    /// takes five seconds.
     #[command(
-        after_help = "A test process touches pages, waits, moves, works and places memory, and counts what \
-                      it does; the code of the live view measures it. Exits with 1 if both disagree. JSON \
-                      has no host, user or process names: attach it to an issue."
+        after_help = "A test process touches pages, waits, moves, works and places memory, and counts these actions; the code of the live view measures the process. The exit code is 1 if the two differ. JSON has no host, user or process names, so it can be attached to an issue."
     )]
     Selftest(SelftestArgs),
     /// Print the man page, or completions of a shell, for installation.
@@ -269,14 +260,15 @@ pub enum Command {
     },
 }
 
-const MEASURED: &str = "A recording cannot be measured again; options choose what to show.";
+const MEASURED: &str = "A recording cannot be measured again; options select what to show.";
 
 /// The live view, and batch output of the machine.
 #[derive(Args, Debug)]
 // Both flags exist only here.
 #[command(mut_arg("tids", |tids| tids.conflicts_with("by_container")))]
 pub struct LiveArgs {
-    /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed at once.
+    /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed
+    /// at once.
     #[arg(
         long,
         conflicts_with_all = not_simulated(&["hot_event", "hot_rate", "overhead", "access", "no_access"])
@@ -295,21 +287,22 @@ pub struct LiveArgs {
     #[command(flatten)]
     pub watch: WatchArgs,
 
-    /// Also measure the cost of each BPF program of numatop-ng, for JSON output (on the screen: o). Adds to the cost.
+    /// Also measure the cost of each BPF program of numatop-ng, for JSON output (on the screen: key o). This
+    /// adds to the cost.
     #[arg(long, help_heading = MEASUREMENT)]
     pub overhead: bool,
 
-    /// Also sample memory use with a clock. Shares by mapping are in JSON and in the details of the live
-    /// view, where u starts it, too.
+    /// Also sample memory use, triggered by a clock. JSON and the details of the live view show shares by
+    /// mapping. In the details, u also starts the sampling.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 
-    /// Start the live view without sampling memory accesses. By default processes on the screen are sampled, within 1
-    /// % of a CPU; U toggles it.
+    /// Start the live view without sampling memory accesses. By default processes on the screen are sampled,
+    /// at a cost of at most 1 % of a CPU; the key U toggles sampling.
     #[arg(long, help_heading = MEASUREMENT, conflicts_with = "access")]
     pub no_access: bool,
 
-    /// Record everything, to a new file or in a directory (created if it ends with '/').
+    /// Record everything, to a new file or in a directory (created if the name ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING)]
     pub record: Option<PathBuf>,
 
@@ -320,12 +313,12 @@ pub struct LiveArgs {
 /// Flags of `record`.
 #[derive(Args, Debug)]
 pub struct RecordArgs {
-    /// A new file, or a directory for a ring of hourly files (created if it ends with '/').
+    /// A new file, or a directory for a ring of hourly files (created if the name ends with '/').
     // As --record of the live view, which the limits of a recording require.
     #[arg(id = "record", value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// Record a simulated machine; needs no privileges. With -n it takes no time.
+    /// Record a simulated machine; needs no privileges. With -n the recording takes no time.
     #[arg(long, conflicts_with_all = not_simulated(&["access"]))]
     pub demo: bool,
 
@@ -338,8 +331,8 @@ pub struct RecordArgs {
     #[command(flatten)]
     pub watch: WatchArgs,
 
-    /// Also sample which memory is used: up to 50 mappings of each process are recorded, with their shares of use.
-    /// Registers, code, values and addresses inside mappings are not.
+    /// Also sample which memory is used. Up to 50 mappings of each process are recorded, with their shares of
+    /// use. Registers, code, values and addresses inside mappings are not recorded.
     #[arg(long, help_heading = MEASUREMENT)]
     pub access: bool,
 }
@@ -348,23 +341,25 @@ pub struct RecordArgs {
 #[derive(Args, Debug)]
 #[command(mut_arg("delay", |delay| delay.default_value("5")))]
 pub struct ExporterArgs {
-    /// Listen at ADDRESS:PORT or unix:PATH; repeatable. Default: 127.0.0.1:6862.
+    /// Listen at ADDRESS:PORT or unix:PATH; can be repeated. Default: 127.0.0.1:6862.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<String>,
 
-    /// Write the page to this file, for the textfile collector of node_exporter; without --listen, do not listen.
+    /// Write the page to this file, for the textfile collector of node_exporter. Without --listen, no socket
+    /// is opened.
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
-    /// Number of programs with their own series, by CPU time; all others are one.
+    /// Number of programs with their own series, by CPU time; the others share one series.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
 
-    /// Number of containers with their own series; all others are one.
+    /// Number of containers with their own series; the others share one series.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_containers: usize,
 
-    /// Maximum number of series; beyond it, containers by node, programs, and pairs of nodes are left out.
+    /// Maximum number of series. Beyond this number, containers by node, programs, and pairs of nodes are
+    /// omitted.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub max_series: usize,
 
@@ -372,7 +367,7 @@ pub struct ExporterArgs {
     #[command(flatten)]
     pub count: CountArgs,
 
-    /// Serve a recording instead of this machine, at its own pace.
+    /// Serve a recording instead of this machine, at the recorded pace.
     #[arg(
         long,
         value_name = "FILE|DIR",
@@ -380,7 +375,7 @@ pub struct ExporterArgs {
     )]
     pub from_recording: Option<PathBuf>,
 
-    /// Also record everything, to a new file or in a directory (created if it ends with '/').
+    /// Also record everything, to a new file or in a directory (created if the name ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING, conflicts_with = "from_recording")]
     pub record: Option<PathBuf>,
 
@@ -397,7 +392,7 @@ pub struct ExporterArgs {
 /// Flags of `replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArgs {
-    /// A recording, or a directory of them.
+    /// A recording, or a directory of recordings.
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
@@ -405,7 +400,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub at: Option<String>,
 
-    /// Wait for more at the end of a recording that is being written.
+    /// At the end of a recording that is being written, wait for more.
     #[arg(long)]
     pub follow: bool,
 
@@ -424,11 +419,11 @@ pub struct ReplayArgs {
 // -o is --output.
 #[command(mut_arg("columns", |columns| columns.short(None)))]
 pub struct ExportArgs {
-    /// A recording, or a directory of them.
+    /// A recording, or a directory of recordings.
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// Rows as text, json or csv; a trace for Perfetto (.pftrace); or hot spots: a line for each stack (folded), or a profile (pprof, .pb.gz); or tables (parquet).
+    /// text, json, csv: rows. perfetto: a trace (.pftrace). folded, pprof: hot spots. parquet: tables.
     #[arg(long, value_parser = parse::export_formats())]
     pub format: ExportFormat,
 
@@ -440,7 +435,8 @@ pub struct ExportArgs {
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     pub to: Option<String>,
 
-    /// A new file to write to, instead of standard output; for parquet a directory (created if it ends with '/').
+    /// A new file to write to, instead of standard output; for parquet a directory (created if the name ends
+    /// with '/').
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 
@@ -457,7 +453,7 @@ pub struct ExportArgs {
 /// Flags of `diagnose`.
 #[derive(Args, Debug)]
 pub struct DiagnoseArgs {
-    /// A recording, or a directory of them, instead of this machine.
+    /// A recording, or a directory of recordings, instead of this machine.
     #[arg(
         value_name = "FILE|DIR",
         conflicts_with_all = MEASURING.iter().cloned().chain([Id::from("seconds")])
@@ -471,14 +467,15 @@ pub struct DiagnoseArgs {
     )]
     pub demo: bool,
 
-    /// Watch for this many seconds. Default: as long as the rules that can reach --fail-on need; 95 for warnings.
+    /// Watch for this many seconds. The default is the longest time needed by the rules that can reach
+    /// --fail-on: 95 for warnings.
     #[arg(long = "for", id = "seconds", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
 
     #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
     pub format: ReportFormat,
 
-    /// Also write a report of the same time, as numatop-ng report does, to this new file.
+    /// Also write a report of the same time to this new file, like numatop-ng report.
     #[arg(long, value_name = "OUT")]
     pub report: Option<PathBuf>,
 
@@ -490,15 +487,16 @@ pub struct DiagnoseArgs {
     #[arg(long)]
     pub allow_undecided: bool,
 
-    /// Also show notes, suspected notes, and findings that another one explains.
+    /// Also show notes, suspected notes, and findings that another finding explains.
     #[arg(long)]
     pub all: bool,
 
-    /// Replace names of processes, containers, cgroups and the machine by letters, so that the output can be shared.
+    /// Replace names of processes, containers, cgroups and the machine by letters, so that the output can be
+    /// shared.
     #[arg(long)]
     pub redact: bool,
 
-    /// Run only these rules; with a leading '-', all but these.
+    /// Run only these rules; with a leading '-', run all rules except these.
     #[arg(long, value_name = "ID,...", value_delimiter = ',', allow_hyphen_values = true)]
     pub rules: Vec<String>,
 
@@ -538,11 +536,11 @@ pub enum ReportFormat {
 /// Lists, each with the flags that it has a use for.
 #[derive(Subcommand, Debug)]
 pub enum Listing {
-    /// List the metrics that can be named in --columns and --sort.
+    /// List the metrics that --columns and --sort accept.
     Metrics,
     /// List the rules of findings.
     Findings,
-    /// List the events that can be named in --events, and whether they work here.
+    /// List the events that --events accepts, and whether they work here.
     Events(EventTableArgs),
 }
 

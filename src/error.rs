@@ -77,7 +77,7 @@ impl Refusal {
             None => hanging("", words(&self.what), width),
         };
         if let Some(said) = &self.said {
-            text += &hanging("  ", words(&format!("the kernel's answer: {said}")), width);
+            text += &hanging("  ", words(&format!("error from the kernel: {said}")), width);
         }
         text.extend(self.advice.iter().map(|advice| advice.render("  ", width)));
         text
@@ -112,21 +112,19 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
             exit: Exit::Privilege,
             what: "cannot start".into(),
             why: Some(
-                "a seccomp filter is active, and no other cause was found for the refused bpf(2) or \
-                 perf_event_open(2)"
+                "a seccomp filter is active, and is the only known cause for the refused bpf(2) or perf_event_open(2)"
                     .into(),
             ),
             said: Some(said),
             // moby #43987, containerd #7301, containers/common #424.
             advice: vec![
                 Advice::command(
-                    "run the container without it",
-                    "docker run --security-opt seccomp=unconfined ... (the same with podman)",
+                    "run the container without a seccomp filter",
+                    "docker run --security-opt seccomp=unconfined ... (also with podman)",
                 ),
                 Advice::say("in Kubernetes: securityContext.seccompProfile.type: Unconfined"),
                 Advice::say(
-                    "or with an engine whose filter lets CAP_BPF and CAP_PERFMON through: Docker 23, containerd 1.7, \
-                     podman and CRI-O since October 2025",
+                    "or use an engine whose filter allows CAP_BPF and CAP_PERFMON: Docker 23, containerd 1.7, podman and CRI-O since October 2025",
                 ),
             ],
         },
@@ -136,7 +134,7 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
             why: Some(said),
             said: None,
             advice: vec![Advice::command(
-                "nothing known about this host explains it; please report it with the output of",
+                "the cause is unknown; please report this error with the output of",
                 "numatop-ng doctor --format json",
             )],
         },
@@ -155,20 +153,22 @@ fn is_filtered(said: &str, check: &HostCheck) -> bool {
 fn limited(said: &str) -> Option<Refusal> {
     let is = |errno| said.contains(&io::Error::from_raw_os_error(errno).to_string());
     let (why, advice) = if is(libc::EMFILE) {
-        let limit =
-            privileges::open_files().map_or("too few".into(), |limit| format!("no more than {limit}"));
-        (format!("this process may have {limit} files open"), raise("ulimit -n 4096", "LimitNOFILE=4096"))
+        let limit = privileges::open_files().map_or("too few".into(), |limit| format!("only {limit}"));
+        (
+            format!("this process is limited to {limit} open files"),
+            raise("ulimit -n 4096", "LimitNOFILE=4096"),
+        )
     } else if let Some(limit) = privileges::address_space()
         && (is(libc::ENOMEM) || (is(libc::EAGAIN) && said.contains("thread")))
     {
         // A thread without room for its stack is EAGAIN.
-        let why = format!("this process may have no more than {limit} bytes of address space");
+        let why = format!("this process is limited to {limit} bytes of address space");
         (why, raise("ulimit -v unlimited", "LimitAS=infinity"))
     } else if is(libc::EAGAIN) && said.contains("thread") {
         let limit = privileges::threads().map_or(String::new(), |limit| format!(" ({limit} for this user)"));
-        let why = format!("no more processes and threads may be started here{limit}");
+        let why = format!("the limit on processes and threads is reached{limit}");
         let mut advice = raise("ulimit -u unlimited", "LimitNPROC=infinity");
-        advice.push(Advice::say("or raise pids.max of its cgroup (TasksMax= of a unit)"));
+        advice.push(Advice::say("or raise pids.max of the cgroup (TasksMax= of a unit)"));
         (why, advice)
     } else {
         return None;
@@ -185,7 +185,7 @@ fn limited(said: &str) -> Option<Refusal> {
 /// The way to raise a limit in a shell and in a unit of systemd.
 fn raise(shell: &str, unit: &str) -> Vec<Advice> {
     vec![
-        Advice::command("raise the limit in the shell that starts it", shell),
+        Advice::command("raise the limit in the shell that starts numatop-ng", shell),
         Advice::command("or in the unit of a service", unit),
     ]
 }
@@ -269,7 +269,7 @@ pub fn unmatched(missing: &Unmatched, machine: &str, troubles: &[String], may_wa
         names => format!("closest names: {}", names.join(", ")),
     };
     let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
-    let wait = Advice::say("--wait starts without it and waits until it exists");
+    let wait = Advice::say("--wait starts numatop-ng and waits until it exists");
     let engine = missing.nameless.filter(|_| may_wait).and_then(ask_engine);
     Refusal {
         exit: Exit::Usage,

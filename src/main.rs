@@ -57,7 +57,7 @@ fn run() -> ExitCode {
     };
     object::keep();
     if let Some(place) = silent_place(places) {
-        output::message(format!("numatop-ng: {}: its file system does not answer", place.display()));
+        output::message(format!("numatop-ng: {}: its file system does not respond", place.display()));
         return Exit::CouldNotMeasure.into();
     }
     match run::run(&cli) {

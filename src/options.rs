@@ -167,11 +167,13 @@ pub fn host_root(args: &HostArgs) -> Result<Option<PathBuf>, BadValue> {
 fn no_user(user: &str, host_root: &Path) -> String {
     let user = crate::text::clean_str(user);
     if host_root == Path::new("/") {
-        return format!("no user '{user}': neither /etc/passwd nor getent(1) has one within three seconds");
+        return format!(
+            "no user '{user}': neither /etc/passwd nor getent(1) returned one within three seconds"
+        );
     }
     let file = host_root.join("etc/passwd");
     format!(
-        "no user '{user}' in {}; one of a directory service (sssd, LDAP) is chosen by number, as 'id -u NAME' prints it",
+        "no user '{user}' in {}; use the number of a user from a directory service (sssd, LDAP), as 'id -u NAME' prints it",
         crate::text::clean_str(&file.to_string_lossy())
     )
 }
@@ -260,7 +262,7 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     {
         return Err(bad(
             flag,
-            "ids of this pid namespace (a container's) differ from the machine's: choose by --container, or run in the host's namespace (docker run --pid=host), or mount the host's /proc (--host-root)",
+            "ids of this pid namespace (a container's) differ from the machine's. Select with --container, or run in the host's namespace (docker run --pid=host), or mount the host's /proc (--host-root)",
         ));
     }
     // A fact that cannot be found out decides nothing.
@@ -305,7 +307,7 @@ pub fn check_by_hand(args: &CountArgs) -> Result<(), BadValue> {
     match args.iterations {
         Some(_) => Err(bad(
             "--iterations",
-            "counts intervals of batch output (--batch); on the screen, q ends a replay",
+            "limits the intervals of batch output (--batch); on the screen, q ends a replay",
         )),
         None => Ok(()),
     }
@@ -324,7 +326,7 @@ fn wants(args: &ContainerArgs, roots: Roots<'_>) -> Result<(Wants, Option<Hierar
         let full = below.starts_with("/sys/fs/cgroup");
         if let Some((hierarchy, rest)) = cgroups::containing(roots, Path::new(OsStr::from_bytes(&bytes))) {
             if chosen.as_ref().is_some_and(|other| *other != hierarchy) {
-                return Err(bad("--cgroup", "all paths must lie in one hierarchy"));
+                return Err(bad("--cgroup", "all paths must be in one hierarchy"));
             }
             below = group::from_bytes(rest.as_os_str().as_bytes()).trim_end_matches('/').to_string();
             chosen = Some(hierarchy);
@@ -384,7 +386,7 @@ pub fn recording(limits: &RecordLimits, path: &Path, interval: Duration) -> Resu
     if let Some((flag, _)) = of_rings.iter().find(|(_, is_given)| *is_given && !is_ring(path)) {
         let path = crate::text::clean_str(&path.to_string_lossy());
         let why = format!(
-            "{path} is one file, and only directories have this limit: name a directory, as in {path}/"
+            "{path} is one file, but this limit applies to directories: give a directory, as in {path}/"
         );
         return Err(bad(flag, why));
     }

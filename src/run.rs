@@ -153,7 +153,7 @@ fn exporter(format: &Format, display: &DisplayArgs) -> Result<Writer> {
 
 /// Becomes readable at a signal that ends the program.
 fn stop_signals() -> Result<BorrowedFd<'static>> {
-    signals::stop().context("signals are not caught")
+    signals::stop().context("signals cannot be caught")
 }
 
 /// Standard output, whose reader may keep us waiting until `stop` is readable. Not `io::stdout()`, which buffers.

@@ -25,7 +25,7 @@ const FLAGS: [(&str, ValueKind); 13] = [
 ];
 
 /// First lines of a file that the program writes.
-const HEAD: &str = "# Settings of numatop-ng: each is the flag of this name (numatop-ng --help). W in the live view writes the file.\n";
+const HEAD: &str = "# Settings of numatop-ng: each is the flag of this name (numatop-ng --help). The key W in the live view writes the file.\n";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueKind {
@@ -41,7 +41,7 @@ impl ValueKind {
         match self {
             ValueKind::Number => "a number, as in 2 or 0.5",
             ValueKind::List => "a list, as in [\"pid\", \"comm\"]",
-            ValueKind::Word => "a text in quotes",
+            ValueKind::Word => "a string in quotes",
             ValueKind::Switch => "true or false",
         }
     }
@@ -103,7 +103,7 @@ fn line_of(bytes: &[u8], at: usize) -> usize {
 pub fn parse_bytes(bytes: &[u8]) -> Result<Vec<Setting>, BadLine> {
     let text = std::str::from_utf8(bytes).map_err(|error| BadLine {
         line: line_of(bytes, error.valid_up_to()),
-        why: "it is not UTF-8".to_owned(),
+        why: "the file is not UTF-8".to_owned(),
     })?;
     parse(text)
 }
@@ -126,7 +126,7 @@ pub fn parse(text: &str) -> Result<Vec<Setting>, BadLine> {
         let Some(&(flag, kind)) = FLAGS.iter().find(|(flag, _)| *flag == name) else {
             let known: Vec<&str> = FLAGS.iter().map(|(flag, _)| *flag).collect();
             return Err(bad(format!(
-                "unknown setting '{}'; known are {}",
+                "unknown setting '{}'; the known settings are {}",
                 clean_str(name),
                 known.join(", ")
             )));
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_line_that_is_not_utf8_is_named() {
         let error = parse_bytes(b"delay = 2\nsort = \"\xff\"\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 2: it is not UTF-8");
+        assert_eq!(error.to_string(), "line 2: the file is not UTF-8");
         assert_eq!(parse_bytes(b"delay = 2\n"), parse("delay = 2\n"));
     }
 
@@ -221,7 +221,7 @@ mod tests {
     fn a_bad_line_is_named_with_what_would_do() {
         for (file, line, why) in [
             ("delay = 1\nsort = \n", 2, ""),
-            ("\n\nfrobnicate = 1\n", 3, "unknown setting 'frobnicate'; known are delay, "),
+            ("\n\nfrobnicate = 1\n", 3, "unknown setting 'frobnicate'; the known settings are delay, "),
             ("delay = \"2\"\n", 1, "delay takes a number"),
             ("ascii = 1\n", 1, "ascii takes true or false"),
             ("columns = \"pid\"\n", 1, "columns takes a list"),

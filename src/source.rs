@@ -96,7 +96,7 @@ pub trait Source {
     /// # Errors
     /// The source has no stacks, or they cannot be sampled here.
     fn set_hot(&mut self, _on: bool) -> Result<()> {
-        bail!("hot spots are sampled on the running machine only")
+        bail!("hot spots can be sampled only on the running machine")
     }
 
     /// Stacks that were sampled since the call before; `None` while they are not. Waits up to `patience`
@@ -119,7 +119,7 @@ pub trait Source {
     /// # Errors
     /// The source has no samples of memory use.
     fn set_access(&mut self, _on: bool) -> Result<()> {
-        bail!("memory use is sampled on the running machine only")
+        bail!("memory use can be sampled only on the running machine")
     }
 
     /// Begins to keep statistics on the BPF programs of the source, or ends it.
@@ -127,7 +127,7 @@ pub trait Source {
     /// # Errors
     /// The source has no programs, or the kernel refuses.
     fn set_statistics(&mut self, _on: bool) -> Result<()> {
-        bail!("replay has no measurement cost")
+        bail!("a replay has no measurement cost")
     }
 
     /// The statistics at this moment; `None` while they are not kept.

@@ -197,7 +197,7 @@ impl Drop for Run {
     }
 }
 
-const REASON: &str = "the home of that user does not answer";
+const REASON: &str = "that user's home directory does not respond";
 
 fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
@@ -314,7 +314,7 @@ fn typed() -> Result<()> {
         until(&format!("the end of {words}"), || matches!(run.0.try_wait(), Ok(Some(_))))?;
         let mut said = String::new();
         run.0.stderr.take().context("no standard error")?.read_to_string(&mut said)?;
-        ensure!(said.contains("file system does not answer"), "{words}: {said}");
+        ensure!(said.contains("file system does not respond"), "{words}: {said}");
     }
     let mut run = Command::new(program::path());
     run.args(["run", "--", "numatop-ng-no-program"]).env("PATH", &folder).stdin(Stdio::null());
@@ -366,7 +366,7 @@ fn runtime() -> Result<()> {
     let mut run = world.start(&words, &out)?;
     until("intervals, and reasons", || {
         let said = text(&path);
-        said.contains("docker.sock gives no names of containers") && said.lines().count() > 5
+        said.contains("docker.sock provides no names of containers") && said.lines().count() > 5
     })?;
     let intervals = text(&path);
     let longest = intervals

@@ -25,56 +25,58 @@ pub enum Document {
 
 const EXITS: [(Exit, &str); 6] = [
     (Exit::Ok, "Done."),
-    (Exit::CouldNotMeasure, "Could not measure, or a recording is damaged."),
+    (Exit::CouldNotMeasure, "The measurement failed, or a recording is damaged."),
     (Exit::Usage, "Wrong usage."),
     (Exit::Privilege, "A privilege is missing."),
     (Exit::Kernel, "The kernel is not supported."),
-    (Exit::Found, "diagnose found something, or diff --fail-on something worse."),
+    (Exit::Found, "diagnose has findings, or with diff --fail-on a metric is worse."),
 ];
 
 /// Commands to begin with, and what each does.
 const EXAMPLES: [(&str, &str); 7] = [
     ("numatop-ng --demo", "The live view of a simulated machine, without root."),
     ("sudo numatop-ng", "The live view of this machine."),
-    ("sudo numatop-ng run -- make -j8", "A command and all its descendants: one page when it ends."),
-    ("sudo numatop-ng diagnose", "What is wrong, what it costs, what to type; the exit code is for scripts."),
-    ("sudo numatop-ng --record /var/log/numa/", "The live view, and a ring of hourly recordings."),
-    ("numatop-ng replay /var/log/numa/ --at 03:12", "The live view, at a time in the past."),
-    ("numatop-ng report /var/log/numa/ -o report.html", "One page for readers without numatop-ng."),
+    ("sudo numatop-ng run -- make -j8", "A command and all its descendants: one page when the command ends."),
+    (
+        "sudo numatop-ng diagnose",
+        "The problems, their cost and the commands that fix them; the exit code is for scripts.",
+    ),
+    (
+        "sudo numatop-ng --record /var/log/numa/",
+        "The live view, which also keeps a ring of hourly recordings.",
+    ),
+    ("numatop-ng replay /var/log/numa/ --at 03:12", "The live view of a past time."),
+    ("numatop-ng report /var/log/numa/ -o report.html", "One page that needs no numatop-ng to read."),
 ];
 
 const FILES: [(&str, &str); 3] = [
     (
         "~/.config/numatop-ng/config.toml",
-        "Default values for flags of the screen. W in the live view writes it; --config names another file.",
+        "Default values for flags of the screen. The key W in the live view writes the file; --config names another file.",
     ),
     (
         "/var/lib/numatop-ng/machine.json",
-        "Costs between nodes, measured by calibrate as root; for other users: \
-         ~/.local/state/numatop-ng/machine.json.",
+        "Costs between nodes, measured by calibrate as root; for other users: ~/.local/state/numatop-ng/machine.json.",
     ),
     (
         "/var/lib/numatop-ng/selftest.json",
-        "Events that selftest compared with known work, in the same folders.",
+        "Events that selftest compared with known work, in the same directories.",
     ),
 ];
 
 const ENVIRONMENT: [(&str, &str); 6] = [
-    ("NUMATOP_NG_CONFIG", "File with settings, as --config."),
-    ("NUMATOP_HOST_NAME", "Name of this machine in all output, as --host-name."),
-    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Folders in place of ~/.config and ~/.local/state."),
-    ("NO_COLOR", "If it is not empty, output has no colour unless --color asks for it."),
+    ("NUMATOP_NG_CONFIG", "Path of a settings file, like --config."),
+    ("NUMATOP_HOST_NAME", "Name of this machine in all output, like --host-name."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Directories in place of ~/.config and ~/.local/state."),
+    ("NO_COLOR", "If not empty, output has no colour unless --color requests it."),
     (
         "LC_ALL, LC_CTYPE, LANG, TERM",
         "Without UTF-8, and on the Linux console, the screen is drawn in ASCII.",
     ),
-    ("TZ", "Time zone of times on the screen, in reports and in flags."),
+    ("TZ", "Time zone for times on the screen, in reports and in flags."),
 ];
 
-const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not \
-     a terminal. That needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; replay, export, verify \
-     and --demo need none. 'numatop-ng doctor' says what works on this machine; '?' in the live view explains keys \
-     and columns.";
+const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not a terminal. The live view needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; replay, export, verify and --demo need no privilege. 'numatop-ng doctor' prints what works on this machine; '?' in the live view explains keys and columns.";
 
 impl Document {
     /// The text of the document. `keys` are those of the live view, each with its meaning.
@@ -200,6 +202,6 @@ fn exit_status() -> Roff {
         roff.text([roman(meaning)]);
     }
     roff.control("PP", []);
-    roff.text([roman("128 plus the number of a signal that ended the screen.")]);
+    roff.text([roman("128 plus the number of the signal, if a signal ended the live view.")]);
     roff
 }

@@ -19,11 +19,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse::between::<1, 1000>)]
     pub repeat: u32,
 
-    /// Run the command N times first, without measuring.
+    /// First run the command N times without measuring.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = parse::between::<0, 1000>)]
     pub warmup: u32,
 
-    /// Bind the command to these nodes, cores or CPUs, and its memory to nodes; repeat to compare bindings in a table. Examples: 'node:0', 'node:0,mem:1', 'core:0,1', 'cpu:0-3', 'mem:0'.
+    /// Bind the command to these nodes, cores or CPUs, and its memory to nodes. Can be repeated to compare
+    /// bindings in a table. Examples: 'node:0', 'node:0,mem:1', 'core:0,1', 'cpu:0-3', 'mem:0'.
     #[arg(long = "bind", value_name = "PLACE", value_parser = parse::binding)]
     pub bindings: Vec<Binding>,
 
@@ -38,7 +39,7 @@ pub struct RunArgs {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Also record everything, to a new file or in a directory (created if it ends with '/').
+    /// Also record everything, to a new file or in a directory (created if the name ends with '/').
     #[arg(long, value_name = "FILE|DIR", help_heading = RECORDING, conflicts_with_all = ["repeat", "warmup", "bindings"])]
     pub record: Option<PathBuf>,
 
@@ -93,7 +94,7 @@ impl Bound {
 /// Flags of `calibrate`.
 #[derive(Args, Debug)]
 pub struct CalibrateArgs {
-    /// Print what would run where, for how long and with how much memory; measure nothing.
+    /// Print the plan (CPUs, time and memory); measure nothing.
     #[arg(long, conflicts_with_all = ["show", "compare"])]
     pub dry_run: bool,
 
@@ -101,7 +102,8 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub show: Option<Option<PathBuf>>,
 
-    /// Compare with this profile, cell by cell: this machine now, or what --show names.
+    /// Compare with this profile, cell by cell. The other side is this machine now, or the profile that
+    /// --show names.
     #[arg(long, value_name = "FILE")]
     pub compare: Option<PathBuf>,
 
@@ -115,19 +117,19 @@ pub struct CalibrateArgs {
     )]
     pub only: Vec<PartArg>,
 
-    /// Measure from the CPUs of these nodes only.
+    /// Measure only from the CPUs of these nodes.
     #[arg(long, value_name = "NODES", value_parser = parse::nodes)]
     pub from: Option<NodeList>,
 
-    /// Measure memory of these nodes only.
+    /// Measure only memory of these nodes.
     #[arg(long, value_name = "NODES", value_parser = parse::nodes)]
     pub to: Option<NodeList>,
 
-    /// Measure every pair of cores, not one pair of each kind.
+    /// Measure every pair of cores, instead of one pair of each kind.
     #[arg(long)]
     pub cores: bool,
 
-    /// Time limit in seconds, 1 to 3600; parts that do not fit are left out. Default 120; most runs take less.
+    /// Time limit in seconds, 1 to 3600; parts that do not fit are omitted. Default 120; most runs take less.
     #[arg(long, value_name = "SECONDS", value_parser = parse::seconds)]
     pub time: Option<f64>,
 
@@ -135,7 +137,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = parse::memory_share)]
     pub memory: f64,
 
-    /// Also measure on a busy machine. The profile is marked as disturbed and not used.
+    /// Also measure on a busy machine. The profile is marked as disturbed and is not used.
     #[arg(long)]
     pub force: bool,
 
@@ -146,7 +148,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_enum, default_value_t = ProfileFormat::Text)]
     pub format: ProfileFormat,
 
-    /// Colour the cells of matrices by cost; auto: on a terminal with colours, unless NO_COLOR is set.
+    /// Colour the cells of matrices by cost. auto: on a terminal with colours, unless NO_COLOR is set.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,
 
@@ -162,15 +164,15 @@ pub struct NodeList(pub Vec<u32>);
 /// Parts of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PartArg {
-    /// Latency of loads, node by node
+    /// Latency of loads, from node to node
     Latency,
-    /// Bandwidth, node by node
+    /// Bandwidth, from node to node
     Bandwidth,
-    /// Lines between cores
+    /// Transfer of cache lines between cores
     Cores,
-    /// Two threads of a core
+    /// Throughput of the two threads of a core
     Smt,
-    /// Page walks, and nodes that the firmware hides
+    /// Cost of page walks, and nodes that the firmware hides
     Pages,
     /// Latency under traffic
     Loaded,
@@ -187,30 +189,30 @@ pub enum ProfileFormat {
 /// Flags of `selftest`.
 #[derive(Args, Debug)]
 pub struct SelftestArgs {
-    /// The numbers to test.
+    /// The part of the numbers to test.
     #[arg(value_enum, default_value_t = SelftestPart::All)]
     pub part: SelftestPart,
 
-    /// Count these events only: roles such as `lma`, or names of the table, separated by commas.
+    /// Count only these events: roles such as `lma`, or names from the event table, separated by commas.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub events: Vec<String>,
 
     #[command(flatten)]
     pub tables: EventTableArgs,
 
-    /// Node whose CPUs run the loads. Default: the first.
+    /// Node whose CPUs run the loads. Default: the first node.
     #[arg(long, value_name = "NODE")]
     pub from: Option<u32>,
 
-    /// The second node of loads that need two; default: the farthest from the first by SLIT.
+    /// The second node of loads that need two nodes. Default: the node farthest from the first by SLIT.
     #[arg(long, value_name = "NODE")]
     pub to: Option<u32>,
 
-    /// Time limit for events in seconds, 1 to 3600; events not reached stay untested.
+    /// Time limit for events in seconds, 1 to 3600; the remaining events stay untested.
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = parse::seconds)]
     pub time: f64,
 
-    /// Count events on a busy machine, too.
+    /// Also count events on a busy machine.
     #[arg(long)]
     pub force: bool,
 
@@ -218,11 +220,11 @@ pub struct SelftestArgs {
     #[arg(long)]
     pub list: bool,
 
-    /// Judge the numbers of a JSON file with the tolerances of this version; test nothing.
+    /// Judge the numbers of a JSON report with the tolerances of this version; test nothing.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub check: Option<PathBuf>,
 
-    /// Do not store the verdicts on events that `list events` and `doctor` show.
+    /// Do not store the verdicts on events; `list events` and `doctor` show stored verdicts.
     #[arg(long)]
     pub no_save: bool,
 
@@ -237,10 +239,10 @@ pub struct SelftestArgs {
 /// Parts of a self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum SelftestPart {
-    /// Counters of the PMU, in loads whose counts are known
+    /// Counters of the PMU, tested with loads whose counts are known
     Counters,
-    /// Both
+    /// Counters of the PMU and software numbers
     All,
-    /// Faults, switches, moves, CPU time, placement, shares: all that needs no PMU
+    /// Numbers that need no PMU: faults, switches, moves, CPU time, placement, shares
     Software,
 }

@@ -14,11 +14,12 @@ use crate::traces::TraceFormat;
 /// Flags of `report`.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
-    /// A recording, or a directory of them.
+    /// A recording, or a directory of recordings.
     #[arg(value_name = "FILE|DIR")]
     pub path: PathBuf,
 
-    /// A new file to write to; - is standard output. A page needs one where standard output is a terminal.
+    /// A new file to write to; - is standard output. The html format needs a file if standard output is a
+    /// terminal.
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 
@@ -57,8 +58,8 @@ pub struct ReportArgs {
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
 
-    /// Replace names of the machine, programs, containers, pods, cgroups and functions by host-1, program-3 and so on,
-    /// so that the report can be shared. Numbers, nodes and times stay.
+    /// Replace names of the machine, programs, containers, pods, cgroups and functions by host-1, program-3
+    /// and so on, so that the report can be shared. Numbers, nodes and times are kept.
     #[arg(long)]
     pub anonymous: bool,
 }
@@ -68,32 +69,33 @@ pub struct ReportArgs {
 pub enum PageFormat {
     /// One self-contained file for a browser.
     Html,
-    /// The numbers of the page.
+    /// The numbers of the page, as JSON.
     Json,
-    /// Summary and findings, 60 lines at most.
+    /// Summary and findings, at most 60 lines of text.
     Text,
 }
 
 /// Flags of `diff`.
 #[derive(Args, Debug)]
 pub struct DiffArgs {
-    /// A recording, a directory of them, or a stretch of one, before the change.
+    /// A recording, a directory of recordings, or a stretch of a recording, before the change.
     #[arg(value_name = "A", required_unless_present = "before", conflicts_with_all = ["before", "after"], requires = "b")]
     pub a: Option<String>,
 
-    /// The same after the change.
+    /// The same, after the change.
     #[arg(value_name = "B")]
     pub b: Option<String>,
 
-    /// A recording before the change; repeatable. From three per side on, each counts as one sample.
+    /// A recording before the change; can be repeated. From three recordings per side on, each counts as one
+    /// observation.
     #[arg(long, value_name = "A", requires = "after")]
     pub before: Vec<String>,
 
-    /// A recording after the change; repeatable.
+    /// A recording after the change; can be repeated.
     #[arg(long, value_name = "B", requires = "before")]
     pub after: Vec<String>,
 
-    /// Kinds of rows to compare, all if not given.
+    /// Kinds of rows to compare; all kinds by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "KIND,...")]
     pub by: Vec<ByArg>,
 
@@ -105,19 +107,20 @@ pub struct DiffArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub rows: usize,
 
-    /// Changes within this percentage count as none.
+    /// Treat changes up to this percentage as no change.
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse::percent)]
     pub same: f64,
 
-    /// Also show rows that are the same or too short.
+    /// Also show rows with the verdict same or too short.
     #[arg(long)]
     pub all: bool,
 
-    /// Skip the beginning of each recording or part, as warm-up: 30s, 5m, 1h.
+    /// Skip the beginning of each recording or stretch as warm-up: 30s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse::age)]
     pub skip: Option<Duration>,
 
-    /// A new file to write to; - is standard output. A page needs one where standard output is a terminal.
+    /// A new file to write to; - is standard output. The html format needs a file if standard output is a
+    /// terminal.
     #[arg(short = 'o', long, value_name = "OUT")]
     pub output: Option<PathBuf>,
 
@@ -128,7 +131,7 @@ pub struct DiffArgs {
     #[arg(long, value_enum, default_value_t = DiffFormat::Text)]
     pub format: DiffFormat,
 
-    /// Exit with 5 if a metric is worse: worse for any, worse=ID,... for some.
+    /// Exit with 5 if a metric is worse: 'worse' for any metric, 'worse=ID,...' for some.
     #[arg(long, value_name = "worse[=ID,...]")]
     pub fail_on: Option<String>,
 }
@@ -145,9 +148,9 @@ pub enum ByArg {
 /// Forms of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DiffFormat {
-    /// Rows that differ, for a terminal.
+    /// Rows that differ, as text for a terminal.
     Text,
-    /// All numbers.
+    /// All numbers, as JSON.
     Json,
     /// One self-contained file for a browser.
     Html,
@@ -160,16 +163,17 @@ pub(super) const TABLES: &str = "Parquet";
 #[derive(Args, Debug)]
 #[command(next_help_heading = TABLES)]
 pub struct TableArgs {
-    /// hive, if not given: OUT/TABLE/date=DAY/host=NAME/, which query engines read as columns. flat: OUT/TABLE.parquet, of one
-    /// host.
+    /// hive (default): OUT/TABLE/date=DAY/host=NAME/; query engines read date and host as columns. flat:
+    /// OUT/TABLE.parquet, for one host.
     #[arg(long, value_enum, value_name = "LAYOUT")]
     pub layout: Option<LayoutArg>,
 
-    /// Time span of one file, in UTC; an hour if not given.
+    /// Time span of one file, in UTC. Default: an hour.
     #[arg(long, value_enum, value_name = "TIME")]
     pub per: Option<PerArg>,
 
-    /// Tables to write, all if not given: tasks, task_nodes, containers, container_nodes, nodes, sockets, llcs, events, matrix, host, lost, findings, hot.
+    /// Tables to write; all by default: tasks, task_nodes, containers, container_nodes, nodes, sockets, llcs,
+    /// events, matrix, host, lost, findings, hot.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = parse::tables(), hide_possible_values = true)]
     pub tables: Vec<Table>,
 

@@ -15,11 +15,11 @@ use crate::record::command_lines::Lines;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct OutputArgs {
-    /// Write to standard output instead of the screen (implied when it is not a terminal).
+    /// Write to standard output instead of the screen (implied if standard output is not a terminal).
     #[arg(short = 'b', long)]
     pub batch: bool,
 
-    /// Format of batch output, text if not given; implies --batch.
+    /// Format of batch output; implies --batch. Default: text.
     #[arg(long, value_parser = parse::formats())]
     pub format: Option<&'static Format>,
 
@@ -33,7 +33,8 @@ pub struct OutputArgs {
 /// The shape of JSON.
 #[derive(Args, Debug)]
 pub struct JsonArgs {
-    /// Repeat everything in every line of JSON. By default, a line leaves out what earlier lines contain (docs/json.md).
+    /// Repeat everything in every line of JSON. By default, a line omits what earlier lines contain
+    /// (docs/json.md).
     #[arg(long)]
     pub json_full: bool,
 }
@@ -50,21 +51,21 @@ pub struct CountArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Rows and columns")]
 pub struct DisplayArgs {
-    /// One row per thread instead of per process.
+    /// Show one row per thread instead of per process.
     #[arg(short = 'H', long)]
     pub threads: bool,
 
-    /// One row per container, pod, unit or other cgroup, each with all below it. On the screen, begin with that view; in
-    /// batch mode, text and CSV have these rows (JSON always has both).
+    /// Show one row per container, pod, unit or other cgroup; each row includes all groups below it. On the
+    /// screen, this is the first view. In batch mode, text and CSV have these rows (JSON always has both).
     #[arg(long, conflicts_with_all = ["threads", "comm", "node"])]
     pub by_container: bool,
 
-    /// One row per last-level cache (L3), where caches differ from nodes. In batch mode, text and CSV have
-    /// these rows (JSON always does); on the screen, begin with the nodes, where x shows them.
+    /// Show one row per last-level cache (L3) in text and CSV, if L3 domains differ from nodes (JSON always
+    /// has these rows). On the screen, the view of nodes comes first; the key x shows these rows.
     #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container"])]
     pub by_llc: bool,
 
-    /// As --by-llc, with one row per socket.
+    /// Like --by-llc, with one row per socket.
     #[arg(long, conflicts_with_all = ["threads", "comm", "node", "by_container", "by_llc"])]
     pub by_socket: bool,
 
@@ -72,11 +73,11 @@ pub struct DisplayArgs {
     #[arg(short = 'o', long, value_name = "ID,...", value_delimiter = ',', value_parser = parse::MetricName, hide_possible_values = true)]
     pub columns: Vec<String>,
 
-    /// Columns of another tool: numatop's RMA, LMA, RMA/LMA, CPI and CPU%. --columns overrides it.
+    /// Columns of another tool: numatop's RMA, LMA, RMA/LMA, CPI and CPU%. --columns overrides this.
     #[arg(long, value_enum, value_name = "NAME")]
     pub preset: Option<Preset>,
 
-    /// Metric to sort by; with a leading '-' in reverse.
+    /// Metric to sort by; a leading '-' reverses the order.
     #[arg(short = 's', long, value_name = "ID", allow_hyphen_values = true, value_parser = parse::MetricName, hide_possible_values = true)]
     pub sort: Option<String>,
 
@@ -88,7 +89,7 @@ pub struct DisplayArgs {
     #[arg(long, value_name = "REGEX")]
     pub comm: Option<String>,
 
-    /// Show only tasks that ran on this node in the interval, or were last there.
+    /// Show only tasks that ran on this node in the interval, or whose last CPU was on this node.
     #[arg(long, value_name = "NODE")]
     pub node: Option<u32>,
 }
@@ -103,15 +104,16 @@ pub enum Preset {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Screen")]
 pub struct ScreenArgs {
-    /// Use colour.
+    /// When to use colour.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ColourArg::Auto)]
     pub color: ColourArg,
 
-    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed colours for colour blindness; contrast: bright ones, no grey.
+    /// Colours of the screen. terminal: the terminal's own; okabe-ito: fixed colours for colour-blind users;
+    /// contrast: bright colours, no grey.
     #[arg(long, value_enum, value_name = "NAME", default_value_t = ThemeArg::Terminal)]
     pub theme: ThemeArg,
 
-    /// Highlight shares of remote accesses from this percentage on.
+    /// Highlight shares of remote accesses of at least this percentage.
     #[arg(long, value_name = "PCT", default_value_t = 20, value_parser = parse::between::<0, 100>)]
     pub remote_from: u32,
 
@@ -123,7 +125,7 @@ pub struct ScreenArgs {
     #[arg(long)]
     pub ascii: bool,
 
-    /// Leave the mouse to the terminal.
+    /// Leave mouse events to the terminal.
     #[arg(long)]
     pub no_mouse: bool,
 
@@ -131,7 +133,8 @@ pub struct ScreenArgs {
     #[arg(long, value_name = "ID,...", value_delimiter = ',')]
     pub node_columns: Vec<String>,
 
-    /// File with default values for flags of the screen; W in the live view writes it. Default: NUMATOP_NG_CONFIG, or ~/.config/numatop-ng/config.toml.
+    /// File with default values for flags of the screen; the key W in the live view writes it. Default:
+    /// NUMATOP_NG_CONFIG, or ~/.config/numatop-ng/config.toml.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -165,7 +168,7 @@ pub struct ScopeArgs {
     #[arg(short = 'u', long = "user", value_name = "USER,...", value_delimiter = ',')]
     pub users: Vec<String>,
 
-    /// Watch only this process and all of its descendants, present and future; repeatable.
+    /// Watch only this process and all of its descendants, present and future; can be repeated.
     #[arg(long = "tree", value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub trees: Vec<u32>,
 
@@ -175,7 +178,7 @@ pub struct ScopeArgs {
 
 /// Scopes that are and-ed with the others; several of them are or-ed.
 #[derive(Args, Debug, Default)]
-#[command(next_help_heading = "Scope by container (applied in the kernel; one match is enough)")]
+#[command(next_help_heading = "Scope by container (applied in the kernel; tasks must match one of these)")]
 pub struct ContainerArgs {
     #[command(flatten)]
     pub named: NamedGroups,
@@ -188,7 +191,7 @@ pub struct ContainerArgs {
     #[arg(long, requires = "NamedGroups")]
     pub wait: bool,
 
-    /// Ask docker or podman on this socket for names of containers; repeatable.
+    /// Ask docker or podman on this socket for names of containers; can be repeated.
     #[arg(long = "runtime-socket", value_name = "PATH")]
     pub runtime_sockets: Vec<PathBuf>,
 }
@@ -196,7 +199,7 @@ pub struct ContainerArgs {
 /// Groups of tasks by name.
 #[derive(Args, Debug, Default)]
 pub struct NamedGroups {
-    /// Watch only this container, by name or the start of its id; may be given several times.
+    /// Watch only this container, by name or the start of its id; can be repeated.
     #[arg(long = "container", value_name = "NAME|ID", value_parser = NonEmptyStringValueParser::new())]
     pub containers: Vec<String>,
 
@@ -208,8 +211,8 @@ pub struct NamedGroups {
     #[arg(long = "k8s-namespace", value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub namespaces: Vec<String>,
 
-    /// Watch only this cgroup and those below it: a path or a pattern (* ? **), from the root of the hierarchy, or a
-    /// full one below /sys/fs/cgroup. Non-UTF-8 names are accepted as \xff.
+    /// Watch only this cgroup and cgroups below it. Accepts a path or a pattern (* ? **), relative to the
+    /// root of the hierarchy, or a full path below /sys/fs/cgroup. Non-UTF-8 bytes are written as \xff.
     #[arg(long = "cgroup", value_name = "PATH|GLOB", value_parser = OsStringValueParser::new().try_map(parse::cgroup))]
     pub cgroups: Vec<String>,
 
@@ -242,23 +245,25 @@ pub struct MeasureArgs {
     #[command(flatten)]
     pub counters: CounterArgs,
 
-    /// Milliseconds per interval for locating memory; 0 turns it off. Default: 20 ms or 1 % of a CPU, whichever is less.
+    /// Milliseconds per interval for locating memory; 0 disables it. Default: 20 ms or 1 % of a CPU,
+    /// whichever is less.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
 
-    /// Keep CPU time by node or by L3 domain. Default: L3 domains where there are at most 64.
+    /// Keep CPU time by node or by L3 domain. Default: by L3 domain on machines with at most 64 domains.
     #[arg(long, value_enum, value_name = "BY")]
     pub places: Option<PlacesArg>,
 
-    /// Name of this machine in all output, for containers, where the kernel reports the container's name. Default: NUMATOP_HOST_NAME, or the kernel's.
+    /// Name of this machine in all output. Useful in containers, where the kernel reports the container's
+    /// name. Default: NUMATOP_HOST_NAME, or the kernel's name.
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub host_name: Option<String>,
 
     #[command(flatten)]
     pub host: HostArgs,
 
-    /// Also interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval. Otherwise counts of a task
-    /// there are unknown until it is switched out, and its CPU time may be a second old.
+    /// Also interrupt isolated and tickless CPUs (isolcpus, nohz_full) at each interval. Without it, counts
+    /// of a task on these CPUs are unknown until a context switch, and its CPU time can be up to 1 s old.
     #[arg(long)]
     pub flush_isolated: bool,
 
@@ -269,9 +274,9 @@ pub struct MeasureArgs {
 /// The host whose files are read.
 #[derive(Args, Debug, Default)]
 pub struct HostArgs {
-    /// Read the host's files below DIR: CPUs, nodes, memory, users, cgroups and containers. For containers that mount
-    /// them, and for a copy of another machine's files. From another pid namespace it also reads files of processes in
-    /// DIR/proc.
+    /// Read the host's files below DIR: CPUs, nodes, memory, users, cgroups and containers. Use it in a
+    /// container that mounts the host's files, or for a copy from another machine. In another pid namespace,
+    /// files of processes are also read from DIR/proc.
     #[arg(long, value_name = "DIR")]
     pub host_root: Option<PathBuf>,
 }
@@ -279,7 +284,8 @@ pub struct HostArgs {
 /// The profile of the machine.
 #[derive(Args, Debug)]
 pub struct ProfileArgs {
-    /// Profile of measured costs between nodes (numatop-ng calibrate) to use in place of the stored one; '' uses none.
+    /// Profile of measured costs between nodes (numatop-ng calibrate) to use instead of the stored one; ''
+    /// uses no profile.
     #[arg(long, value_name = "FILE")]
     pub machine_profile: Option<OsString>,
 }
@@ -293,12 +299,13 @@ impl MeasureArgs {
 /// Hardware and software counters.
 #[derive(Args, Debug)]
 pub struct CounterArgs {
-    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and names, up to eight; '' reads none.
+    /// Counters to read at context switches: sets (auto, basic, numa, stalls, tlb, cache) and event names, up
+    /// to eight events; '' reads none.
     #[arg(long, value_name = "LIST", default_value = "auto")]
     pub events: String,
 
-    /// Rotate events of --events that do not fit the counters: each turn lasts this long, at least an
-    /// interval (-d). Rows have values only of the events whose turn it is.
+    /// Rotate events of --events that do not fit the counters. Each turn lasts this long, at least one
+    /// interval (-d). In each turn, rows have values only for the events of this turn.
     #[arg(long, value_name = "TIME", requires = "events", value_parser = parse::age)]
     pub events_rotate: Option<Duration>,
 
@@ -309,7 +316,7 @@ pub struct CounterArgs {
 /// Event tables of the user.
 #[derive(Args, Debug)]
 pub struct EventTableArgs {
-    /// Directory with your own event tables (*.toml); they override built-in ones.
+    /// Directory with your own event tables (*.toml); they override built-in tables.
     #[arg(long, value_name = "DIR")]
     pub pmu_dir: Option<PathBuf>,
 }
@@ -318,7 +325,7 @@ pub struct EventTableArgs {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Hot spots")]
 pub struct HotArgs {
-    /// Also sample stacks, for hot spots in JSON output and in recordings (on the screen: p).
+    /// Also sample stacks, for hot spots in JSON output and in recordings (on the screen: key p).
     #[arg(long)]
     pub hot: bool,
 
@@ -329,7 +336,8 @@ pub struct HotArgs {
 /// Sampling of stacks.
 #[derive(Args, Debug)]
 pub struct StackArgs {
-    /// Event that triggers a stack sample: auto (cycles, or cpu-clock without a PMU), rma, llc, or a name.
+    /// Event that triggers a stack sample: auto (cycles, or cpu-clock without a PMU), rma, llc, or an event
+    /// name.
     #[arg(long, value_name = "EVENT", default_value = "auto")]
     pub hot_event: String,
 
@@ -360,7 +368,7 @@ pub(super) const RECORDING: &str = "Recording";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = RECORDING)]
 pub struct RecordLimits {
-    /// Total size of a recording directory, 2GiB if not given; the oldest files are removed.
+    /// Maximum total size of a recording directory; the oldest files are removed. Default: 2GiB.
     #[arg(long, requires = "record", value_name = "SIZE", value_parser = parse::size)]
     pub record_max_size: Option<u64>,
 
@@ -368,15 +376,15 @@ pub struct RecordLimits {
     #[arg(long, requires = "record", value_name = "TIME", value_parser = parse::age)]
     pub record_max_age: Option<Duration>,
 
-    /// Record only the N busiest processes of each interval; the others become one row.
+    /// Record only the N busiest processes of each interval; the others are combined into one row.
     #[arg(long, requires = "record", value_name = "N", value_parser = parse::at_least_one)]
     pub record_top: Option<u64>,
 
-    /// Record command lines, too: 'redacted' hides values that look secret, 'full' hides nothing.
+    /// Also record command lines: 'redacted' hides values that resemble secrets, 'full' hides nothing.
     #[arg(long, requires = "record", value_name = "LINES", num_args = 0..=1, require_equals = true, default_missing_value = "redacted")]
     pub record_cmdline: Option<LinesArg>,
 
-    /// Record only processes that use this much of a CPU; the others become one row.
+    /// Record only processes that use at least this share of a CPU; the others are combined into one row.
     #[arg(long, requires = "record", value_name = "PERCENT", value_parser = parse::percent)]
     pub record_min_cpu: Option<f64>,
 }

@@ -7,7 +7,8 @@ use clap::{Arg, Command};
 
 /// Commands that read recordings, and so show the demo from one.
 const READS: [&str; 5] = ["replay", "export", "report", "diff", "verify"];
-const RECORD_IT: &str = "record the demo, then name the file: numatop-ng record --demo -n 180 demo.nrec";
+const RECORD_IT: &str =
+    "record the demo first, then give the file: numatop-ng record --demo -n 180 demo.nrec";
 
 /// Adds tips to `error`. Flags and subcommands exclude each other. So a subcommand is the first of `words`
 /// after the name of the program, and its own subcommand the next.
@@ -93,7 +94,7 @@ fn elsewhere(error: &clap::Error, command: &Command, here: &Command) -> Vec<Stri
 fn behind_dashes(error: &clap::Error, command: &Command, here: &Command) -> Vec<String> {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(word)) if !word.starts_with('-') => {
-            vec![format!("a command follows two dashes: numatop-ng run -- {word}")]
+            vec![format!("the command goes after two dashes: numatop-ng run -- {word}")]
         }
         _ => elsewhere(error, command, here),
     }
@@ -111,12 +112,12 @@ fn demo(error: &clap::Error, command: &Command) -> Option<String> {
     }
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
         return Some(
-            "--demo measures nothing; --container, --comm and --node choose what is shown".to_string(),
+            "--demo measures nothing; --container, --comm and --node select what is shown".to_string(),
         );
     };
     let has_it = |here: &Command| here.get_arguments().any(|arg| arg.get_long() == Some("demo"));
     match command.find_subcommand(name) {
-        Some(here) if has_it(here) => Some(format!("type it after the command: numatop-ng {name} --demo")),
+        Some(here) if has_it(here) => Some(format!("put --demo after the command: numatop-ng {name} --demo")),
         _ => READS.contains(&name.as_str()).then(|| RECORD_IT.to_owned()),
     }
 }

@@ -74,7 +74,7 @@ fn kernel(facts: &KernelFacts) -> Vec<Line> {
     };
     let lockdown = match &facts.lockdown {
         Fact::Known(Lockdown::None) => ok("lockdown: none"),
-        Fact::Known(Lockdown::Integrity) => ok("lockdown: integrity (no effect here)"),
+        Fact::Known(Lockdown::Integrity) => ok("lockdown: integrity (no effect on numatop-ng)"),
         Fact::Known(Lockdown::Confidentiality) => no("lockdown: confidentiality (BPF cannot read kernel \
                                                       memory)"),
         Fact::Unknown { unknown } => warn(format!("lockdown unknown: {unknown}")),
@@ -101,7 +101,7 @@ fn btf(facts: &BtfFacts) -> Vec<Line> {
             };
             std::iter::once(warn(found)).chain(lacking.iter().map(lacks)).collect()
         }
-        BtfFacts::Absent(why) => vec![no(format!("type information (BTF): none: {why}"))],
+        BtfFacts::Absent(why) => vec![no(format!("type information (BTF): missing: {why}"))],
         BtfFacts::Denied(why) | BtfFacts::Damaged(why) => {
             vec![no(format!("type information (BTF): unreadable: {why}"))]
         }
@@ -113,7 +113,8 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
     let mut findings = match &own.effective {
         Fact::Known(effective) => {
             let held: Vec<String> = effective.iter().map(|one| one.to_string()).collect();
-            let held = if held.is_empty() { "none of those needed".into() } else { held.join(" ") };
+            let held =
+                if held.is_empty() { "none of the needed capabilities".into() } else { held.join(" ") };
             vec![ok(format!("{who}, capabilities: {held}"))]
         }
         Fact::Unknown { unknown } => vec![warn(format!("{who}, capabilities unknown: {unknown}"))],
@@ -131,7 +132,7 @@ fn privileges(own: &Privileges, kernel: &KernelFacts) -> Vec<Line> {
         findings.push(warn("no_new_privs is set: sudo and file capabilities have no effect here"));
     }
     if own.seccomp_filter.is(&true) {
-        findings.push(warn("a seccomp filter decides which system calls are allowed"));
+        findings.push(warn("a seccomp filter limits the system calls"));
     }
     findings.push(match own.host_user_namespace {
         Fact::Known(true) => ok("user namespace: the host's"),
@@ -170,7 +171,7 @@ pub(super) fn tested(trust: &EventVerdicts) -> Vec<Line> {
 fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {
     let mut findings = vec![match &pmu.sources {
         Fact::Known(names) => ok(format!("event sources: {}", names.join(" "))),
-        Fact::Unknown { unknown } => no(format!("event sources unknown: {unknown}")),
+        Fact::Unknown { unknown } => no(format!("unknown which event sources exist: {unknown}")),
     }];
     findings.extend(pmu.tables.iter().map(|table| {
         let text = format!("event table: {} ({}) for {}", table.id, table.name, table.cpu);
@@ -233,12 +234,12 @@ fn cgroups(hierarchy: &Hierarchy) -> Line {
         Mode::Unified => "unified (v2)",
         Mode::Hybrid => "hybrid (v1 controllers and v2)",
         Mode::Legacy => "legacy (v1)",
-        Mode::None => return warn("none is mounted"),
+        Mode::None => return warn("no cgroup file system is mounted"),
     };
     let used = match &hierarchy.controller {
-        Some(controller) => format!("the v1 controller '{controller}'"),
-        None => "the v2 tree".into(),
+        Some(controller) => format!("the cgroup v1 controller '{controller}'"),
+        None => "the cgroup v2 tree".into(),
     };
     let mount = hierarchy.mount.as_ref().map_or(String::new(), |mount| format!(" at {}", mount.display()));
-    ok(format!("{mode}; names come from {used}{mount}"))
+    ok(format!("{mode}; names of containers come from {used}{mount}"))
 }

@@ -99,7 +99,7 @@ fn problems(out: &mut String, report: &Report, width: usize) {
     let (fine, wrong): (Vec<_>, Vec<_>) = findings.partition(|finding| finding.mark == Mark::Ok);
     let failed: Vec<_> = report.probes.iter().filter(|probe| !probe.works).collect();
     if !wrong.is_empty() || !failed.is_empty() {
-        title(out, "facts and probes");
+        title(out, "other facts and probes");
         for finding in wrong {
             *out += &marked(finding.mark, &finding.text, width);
         }
@@ -116,8 +116,11 @@ fn problems(out: &mut String, report: &Report, width: usize) {
     }
     let works = report.probes.len() - failed.len();
     let more = if hidden > 0 { format!("{}, ", plural(hidden, "more line")) } else { String::new() };
-    *out +=
-        &format!("\n--all: {more}{} and {} that work\n", plural(fine.len(), "fact"), plural(works, "probe"));
+    *out += &format!(
+        "\n--all: also shows {more}{} and {} that work\n",
+        plural(fine.len(), "fact"),
+        plural(works, "probe")
+    );
 }
 
 /// A reason without the name of the event, so that a machine without a PMU has one reason for all of them.

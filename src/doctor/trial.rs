@@ -91,15 +91,15 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
         let seen = probe.try_out(&shared).map(|seen| ((), seen));
         note(trials, probe.name, from_ref(&probe.facility), seen);
     }
-    note(trials, "memory by node", &[Facility::Placement], placement());
+    note(trials, "location of memory by node", &[Facility::Placement], placement());
     note(trials, "memory in use", &[Facility::MemoryUse], memory_use(&store));
-    note(trials, "accesses by the PMU", &[Facility::MemoryEvents], memory_events(&store, topology))
+    note(trials, "accesses sampled by the PMU", &[Facility::MemoryEvents], memory_events(&store, topology))
 }
 
 /// Reads our own memory: an access that the kernel refuses there, it refuses for all processes.
 fn placement() -> Result<((), String)> {
     let (root, pid) = (Path::new("/"), std::process::id());
-    let start_ns = proc_details::start_ns(pid).context("reading our own start time")?;
+    let start_ns = proc_details::start_ns(pid).context("reading the start time of numatop-ng")?;
     let (page_size, seed) = (machine::page_size(), start_ns);
     let rss_bytes = machine::self_usage(page_size).rss_bytes;
     let mut walk = Walk::open(root, (pid, start_ns), rss_bytes, page_size, true).map_err(Error::msg)?;
@@ -109,7 +109,7 @@ fn placement() -> Result<((), String)> {
     let how = if walk.scans() {
         "holes are skipped (PAGEMAP_SCAN)"
     } else {
-        "holes are scanned too: no PAGEMAP_SCAN (needs Linux 6.7 or newer)"
+        "holes are scanned, too: PAGEMAP_SCAN is missing (needs Linux 6.7 or newer)"
     };
     Ok((
         (),
@@ -135,7 +135,7 @@ fn memory_use(store: &OwnedFd) -> Result<((), String)> {
     Ok((
         (),
         format!(
-            "access sampling works ({:.0} % of {} clock samples {place} the slow instruction)",
+            "access sampling works ({:.0} % of {} clock samples are {place} the slow instruction)",
             verdict.pct, verdict.samples
         ),
     ))
@@ -212,10 +212,10 @@ fn cgroup_subsys(check: &HostCheck) -> Result<Option<u32>> {
 fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     let mut threads = 0;
     probe.walk(&Round::unknown(false), |_| threads += 1)?;
-    probe.exits(|_| {}).context("emptying the exit ring")?;
+    probe.exits(|_| {}).context("reading the exit ring")?;
     let after = match probe.no_short_walk() {
-        None => format!("above {SHORT_FROM}, each sample visits only those that ran"),
-        Some(why) => format!("each sample visits all: {why}"),
+        None => format!("above {SHORT_FROM}, each sample visits only tasks that ran"),
+        Some(why) => format!("each sample visits all tasks: {why}"),
     };
     Ok(((), format!("{} listed; {after}", plural(threads, "thread"))))
 }

@@ -10,7 +10,7 @@ use crate::text::{hanging, words};
 /// Why a profile is not used; `None` if it is.
 fn unused(stored: &Stored) -> Option<String> {
     match &stored.inapplicable {
-        Some(why) => Some(format!("does not match this machine: {why}")),
+        Some(why) => Some(format!("the profile does not match this machine: {why}")),
         None => stored.profile.unusable().map(String::from),
     }
 }
@@ -18,7 +18,8 @@ fn unused(stored: &Stored) -> Option<String> {
 /// The matrix of latencies as text of at most `width` columns, or the reason why it is missing.
 pub fn render_text(stored: Option<&Stored>, width: usize) -> String {
     let Some(stored) = stored else {
-        let text = "latency between nodes is not measured yet: numatop-ng calibrate measures it under load";
+        let text =
+            "latency between nodes is not measured yet: numatop-ng calibrate measures it under full load";
         return hanging("", words(text), width);
     };
     if let Some(why) = unused(stored) {
@@ -44,7 +45,9 @@ fn said(profile: &Profile) -> String {
 /// A line for doctor.
 pub fn line(stored: Option<&Stored>) -> String {
     match stored {
-        None => "not calibrated: numatop-ng calibrate measures the costs between nodes, under load".into(),
+        None => {
+            "not calibrated: numatop-ng calibrate measures the costs between nodes, under full load".into()
+        }
         Some(stored) => match unused(stored) {
             Some(why) => format!("calibrated {}, {why}", said(&stored.profile)),
             None => format!("calibrated {}", said(&stored.profile)),

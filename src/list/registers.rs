@@ -16,6 +16,7 @@ use crate::model::sample::{Missing, Reading};
 use crate::pmu::budget::Budget;
 use crate::pmu::catalog::{Catalog, Core, Resolved};
 use crate::pmu::sets::{Choice, SETS};
+use crate::report::words::thousands;
 use crate::text::{clean_str, hanging, plural, words};
 
 /// Lines below an event hang under its name.
@@ -39,7 +40,7 @@ pub fn events(
         }
         out.push('\n');
     }
-    out += "events that the kernel names\n";
+    out += "events that the kernel provides by name\n";
     for event in names::all() {
         out += &line(&event.name, works(&event), width);
     }
@@ -80,9 +81,9 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
     );
     if budget.watchdog {
         text += if budget.cycles_fixed {
-            "; the NMI watchdog holds the counter for cycles, so cycles take one of these (kernel.nmi_watchdog)"
+            "; the NMI watchdog uses the counter for cycles, so cycles take one of these (kernel.nmi_watchdog)"
         } else {
-            "; the NMI watchdog has one (kernel.nmi_watchdog)"
+            "; the NMI watchdog uses one (kernel.nmi_watchdog)"
         };
     }
     if core.table.counters.is_none() {
@@ -122,7 +123,7 @@ fn of_role(core: &Core, role: Role, works: &dyn Fn(&Event) -> Reading<()>, width
             hanging("  -   ", [clean_str(&entry.name)], width)
         };
         out += &name;
-        let assumed = if entry.assumed { " Its encoding is assumed." } else { "" };
+        let assumed = if entry.assumed { " The encoding is an assumption." } else { "" };
         out += &hanging(INDENT, words(&clean_str(&resolved.encoding())), width);
         out += &hanging(INDENT, words(&clean_str(&format!("{}{assumed}", entry.meaning()))), width);
         if some_tested && !resolved.tested.is_unsaid() {
@@ -167,16 +168,16 @@ pub fn metrics(width: usize) -> String {
         out += &metric_line(metric.id, metric.help, width);
     }
     let ids: Vec<&str> = summed.iter().map(|metric| metric.id).collect();
-    out += &metric_line("and the same as for tasks:", &ids.join(", "), width);
+    out += &metric_line("and the same metrics as for tasks:", &ids.join(", "), width);
     out += "\nNodes (in JSON)\n";
     for metric in NODE_METRICS {
         out += &metric_line(metric.id, metric.help, width);
     }
-    out += "\nSockets and L3 domains that are not the nodes (in JSON, under sockets and llcs)\n";
+    out += "\nSockets and L3 domains, if not the nodes (in JSON, under sockets and llcs)\n";
     for metric in CPU_SET_METRICS {
         out += &metric_line(metric.id, metric.help, width);
     }
-    out += "\nFrom node to node (in JSON, under matrix)\n";
+    out += "\nNode to node (in JSON, under matrix)\n";
     for metric in PAIR_METRICS {
         out += &metric_line(metric.id, metric.help, width);
     }
@@ -218,11 +219,17 @@ pub fn explain_rule(rule: &Rule, width: usize) -> String {
     );
     out += &hanging("  held     ", words(&held(rule)), width);
     for limit in rule.limits {
-        let text = format!("{}: starts at {}, ends at {}; {}", limit.name, limit.on, limit.off, limit.source);
+        let text = format!(
+            "{} - starts at {}, ends at {}; {}",
+            limit.name,
+            in_unit(limit.on, limit.unit),
+            in_unit(limit.off, limit.unit),
+            limit.source
+        );
         out += &hanging("  limit    ", words(&text), width);
     }
     for (word, meaning) in rule.not_when {
-        out += &hanging("  not when ", words(&format!("{word}: {meaning}")), width);
+        out += &hanging("  not when ", words(&format!("{word} - {meaning}")), width);
     }
     if !rule.needs.is_empty() {
         out += &hanging("  needs    ", words(&rule.needs.join(", ")), width);
@@ -252,10 +259,19 @@ pub fn rules_as_markdown() -> String {
     out
 }
 
+/// A limit with its unit: `50,000,000/s`, `20 %`.
+fn in_unit(value: f64, unit: &str) -> String {
+    let number = if value >= 1000.0 { thousands(value as usize) } else { value.to_string() };
+    if unit.starts_with('/') { format!("{number}{unit}") } else { format!("{number} {unit}") }
+}
+
 fn held(rule: &Rule) -> String {
     match rule.hold.on_s {
         0.0 => "at once".to_owned(),
-        seconds => format!("must hold {seconds} s; ends {} s after the condition ends", rule.hold.off_s),
+        seconds => format!(
+            "the condition must hold {seconds} s; the finding ends {} s after the condition ends",
+            rule.hold.off_s
+        ),
     }
 }
 

@@ -141,7 +141,7 @@ fn cores(topology: &Topology, node: &Node) -> usize {
 /// The CPUs that share a core, as a rule: "n, n+32 for n = 0-31".
 fn siblings(topology: &Topology, width: usize) -> String {
     if !topology.smt() {
-        return "SMT: no core has more than one CPU online\n".to_owned();
+        return "SMT: every core has at most one CPU online\n".to_owned();
     }
     // Offsets from the core's lowest CPU → the lowest CPUs of the cores built so.
     let mut rules: BTreeMap<Vec<u32>, Vec<u32>> = BTreeMap::new();
@@ -150,7 +150,7 @@ fn siblings(topology: &Topology, width: usize) -> String {
         let offsets = cpu.siblings.iter().map(|sibling| sibling.0.saturating_sub(cpu.id.0)).collect();
         rules.entry(offsets).or_default().push(cpu.id.0);
     }
-    let mut text = "SMT: the CPUs of one core are\n".to_owned();
+    let mut text = "SMT: the CPUs of each core\n".to_owned();
     for (offsets, firsts) in rules.iter().rev() {
         let members: Vec<String> = offsets
             .iter()
@@ -208,7 +208,7 @@ fn distances(topology: &Topology, width: usize) -> String {
     let column = if roomy { digits + 2 } else { digits + 1 };
     let per_block = (width.saturating_sub(LABEL) / column).max(1);
 
-    let title = "distances by the firmware (SLIT), 10 = local; row = from, column = to";
+    let title = "distances according to the firmware (SLIT), 10 = local; row = from, column = to";
     let mut text = hanging("", words(title), width);
     for block in ids.chunks(per_block) {
         text += &format!("{:>LABEL$}", "node");
@@ -230,7 +230,7 @@ fn distances(topology: &Topology, width: usize) -> String {
 /// Devices by node; `None` on a machine without any.
 fn devices(topology: &Topology, width: usize) -> Option<String> {
     let placed = topology.nodes.iter().map(|node| (format!("node {}", node.id.0), &node.devices));
-    let groups = placed.chain([("no known node".to_owned(), &topology.unplaced_devices)]);
+    let groups = placed.chain([("unknown node".to_owned(), &topology.unplaced_devices)]);
     let groups: Vec<_> = groups.filter(|(_, devices)| !devices.is_empty()).collect();
     let label_width = groups.iter().map(|(label, _)| label.len()).max()?;
     let mut text = "devices\n".to_owned();
@@ -303,8 +303,7 @@ pub fn tiers_as_text(inputs: &Inputs, width: usize) -> String {
     if kinds.len() < 2 && weighted.len() < 2 && !nodes.values().any(|node| is_described(node)) {
         return String::new();
     }
-    let title = "memory tiers, 1 = fastest; latency and bandwidth by the firmware (HMAT), from the nearest CPUs; weight of weighted \
-                 interleaving";
+    let title = "memory tiers, 1 = fastest; latency and bandwidth according to the firmware (HMAT), from the nearest CPUs; weight of weighted interleaving";
     let mut text = hanging("", words(title), width);
     text += &format!(
         "{:>9}  {:>4}  {:>9}  {:>9}  {:>10}  {:>10}  {:>6}\n",
@@ -327,7 +326,7 @@ pub fn tiers_as_text(inputs: &Inputs, width: usize) -> String {
     let on = |value: u64| if value == 0 { "off" } else { "on" };
     let facts = [
         switch(DEMOTION).map(|value| format!("demotion {}", on(value))),
-        switch(PROMOTE_LIMIT).map(|mbs| format!("promotion at most {mbs} MB/s to each node")),
+        switch(PROMOTE_LIMIT).map(|mbs| format!("promotion limited to {mbs} MB/s for each node")),
         switch(AUTO_WEIGHTS).map(|value| format!("automatic weights {}", on(value))),
     ];
     let facts: Vec<String> = facts.into_iter().flatten().collect();
@@ -399,7 +398,7 @@ mod tests {
         let cells = |node: &str| row(node).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(cells("0 "), ["0", "1", "-", "-", "-", "-", "3"]);
         assert_eq!(cells("2 "), ["2", "2", "350", "ns", "-", "5.1", "GB/s", "-", "1"]);
-        assert!(text.ends_with("demotion on, promotion at most 65536 MB/s to each node\n"), "{text}");
+        assert!(text.ends_with("demotion on, promotion limited to 65536 MB/s for each node\n"), "{text}");
         assert_eq!(tiers_as_text(&Inputs::default(), 80), "", "a kernel without tiers");
     }
 

@@ -64,8 +64,7 @@ pub(super) fn turn(args: &MeasureArgs, quiet: &BTreeSet<CpuId>) -> Result<Option
         return Err(bad(
             "--events-rotate",
             format!(
-                "each turn interrupts CPUs, including isolated ones ({cpus}): --flush-isolated allows \
-                     that"
+                "each turn interrupts CPUs, including isolated CPUs ({cpus}): --flush-isolated allows this"
             ),
         ));
     }
@@ -132,7 +131,10 @@ pub(super) fn sampling(args: &StackArgs, tables: &EventTableArgs) -> Result<Samp
 /// The event of a role, which is in this set.
 fn of_role(tables: &EventTableArgs, set: &str, role: Role) -> Result<Event, BadValue> {
     let mut choice = chosen(tables, set)?;
-    let why = choice.absent.remove(&role).unwrap_or_else(|| Missing::Unsupported("this CPU has none".into()));
+    let why = choice
+        .absent
+        .remove(&role)
+        .unwrap_or_else(|| Missing::Unsupported("this CPU has no such event".into()));
     let event = choice.events.into_iter().find(|event| event.role == role);
     event.ok_or_else(|| bad("--hot-event", why.to_string()))
 }
@@ -142,7 +144,7 @@ fn named_event(tables: &EventTableArgs, name: &str) -> Result<Event, BadValue> {
     match (choice.events.pop(), choice.events.is_empty(), choice.refused.pop_first()) {
         (Some(event), true, None) => try_event(&event).map(|()| event),
         (None, _, Some((_, why))) => Err(why),
-        _ => return Err(bad("--hot-event", "takes one event, not a set of them")),
+        _ => return Err(bad("--hot-event", "takes one event, not a set of events")),
     }
     .map_err(|why| bad("--hot-event", why.to_string()))
 }

@@ -20,7 +20,7 @@ pub fn addresses(args: &ExporterArgs, inherited: bool) -> Result<Vec<Address>, B
     if inherited && !args.listen.is_empty() {
         return Err(bad(
             "--listen",
-            "the service manager handed over sockets (LISTEN_FDS): its .socket unit says where to listen",
+            "the service manager passed sockets (LISTEN_FDS): set the address in its .socket unit",
         ));
     }
     if inherited {

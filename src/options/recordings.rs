@@ -47,13 +47,17 @@ pub fn report(args: &ReportArgs) -> Result<report::Options, BadValue> {
 pub fn several_hosts(names: &[String]) -> BadValue {
     bad(
         "FILE|DIR",
-        format!("it has recordings of {} hosts ({}): name the files of one", names.len(), names.join(", ")),
+        format!(
+            "the directory has recordings of {} hosts ({}): give the files of one host",
+            names.len(),
+            names.join(", ")
+        ),
     )
 }
 
 /// The refusal to write a page to a terminal.
 pub fn no_page_on_a_terminal() -> BadValue {
-    bad("-o", "HTML needs a file (-o report.html); --format text prints here")
+    bad("-o", "HTML needs a file (-o report.html); --format text prints to the terminal")
 }
 
 /// Metrics that are compared by default: the ones that show whether work and memory are in better places.
@@ -107,7 +111,7 @@ fn stretch_of(typed: &str, exists: impl Fn(&str) -> bool) -> Result<Stretch, Bad
     let Some((path, part)) = typed.rsplit_once('@') else { return Ok(whole()) };
     let Some((from, to)) = part.split_once("..") else {
         let typed = clean_str(typed);
-        return Err(bad("A, B", format!("'{typed}' is not a file, nor a file with @FROM..TO")));
+        return Err(bad("A, B", format!("'{typed}' is neither a file nor a file with @FROM..TO")));
     };
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Ok(Stretch { typed: typed.into(), path: path.into(), from: some(from), to: some(to) })
@@ -145,12 +149,12 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
     if named.peek().is_none() {
         return Err(bad(
             flag,
-            format!("no metric is called '{}': see numatop-ng list metrics", clean_str(id)),
+            format!("there is no metric '{}': see numatop-ng list metrics", clean_str(id)),
         ));
     }
     let why = || {
         format!(
-            "{id} cannot be compared: only metrics that add up over a recording can, see numatop-ng list metrics"
+            "{id} cannot be compared: only metrics that can be summed over a recording can, see numatop-ng list metrics"
         )
     };
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
@@ -199,7 +203,11 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
     let directed = |id: &str| {
         let id = known(FLAG, id)?;
         let can_be = all_metrics().any(|metric| metric.id == id && metric.adds_up && metric.directed);
-        if can_be { Ok(id) } else { Err(bad(FLAG, format!("{id} can rise or fall without being worse"))) }
+        if can_be {
+            Ok(id)
+        } else {
+            Err(bad(FLAG, format!("{id} has no better direction, so it is never worse")))
+        }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
 }
@@ -248,7 +256,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
         if is_typed {
             return Err(bad(
                 flag,
-                "Parquet files have all columns and rows of their tables: choose them in the query",
+                "Parquet files contain all columns and rows of their tables: select them in the query",
             ));
         }
     }
@@ -263,7 +271,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     if layout != Layout::Flat && (args.from.is_some() || args.to.is_some()) {
         return Err(bad(
             "--from, --to",
-            "they are for --layout flat: otherwise an existing file covers its whole time",
+            "only --layout flat accepts times: otherwise an existing file covers its whole time",
         ));
     }
     let chosen = &args.tables.tables;
@@ -279,7 +287,8 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
 
 /// The directory of `-o`, which is one, or is to become one.
 fn directory(path: Option<&Path>) -> Result<PathBuf, BadValue> {
-    let tables = "Parquet is several files, one for each table and time: name a directory, as in -o fleet/";
+    let tables =
+        "Parquet output is several files, one for each table and time: give a directory, as in -o fleet/";
     match path {
         Some(path) if is_ring(path) => Ok(path.to_owned()),
         Some(path) => Err(bad(
@@ -311,7 +320,7 @@ pub fn check_no_tables(args: &ExportArgs) -> Result<(), BadValue> {
 pub fn no_parquet() -> BadValue {
     bad(
         "--format",
-        "this numatop-ng is built without Parquet: release packages have it, as has cargo install --features parquet",
+        "this numatop-ng is built without Parquet: use a release package, or cargo install --features parquet",
     )
 }
 
@@ -320,8 +329,7 @@ pub fn several_hosts_in_a_file(names: &[String]) -> BadValue {
     bad(
         "--layout",
         format!(
-            "it has recordings of {} hosts ({}), but a flat file holds one: leave flat out, or name the files of \
-             one host",
+            "the directory has recordings of {} hosts ({}), but a flat file holds one host: omit flat, or give the files of one host",
             names.len(),
             names.join(", ")
         ),
@@ -358,7 +366,7 @@ pub fn trace(args: &DisplayArgs, format: TraceFormat) -> Result<TraceChoice, Bad
     ];
     if let Some((flag, _)) = rows.iter().find(|(_, typed)| *typed) {
         let others =
-            if is_trace { "--comm and --top choose its programs" } else { "--comm chooses its samples" };
+            if is_trace { "--comm and --top select its programs" } else { "--comm selects its samples" };
         return Err(bad(flag, format!("has no effect on {}: {others}", format.name())));
     }
     let comm = args.comm.as_deref().map(Regex::new).transpose();
@@ -371,7 +379,12 @@ pub fn trace(args: &DisplayArgs, format: TraceFormat) -> Result<TraceChoice, Bad
 /// The refusal to write something that is not text to a terminal.
 pub fn no_trace_on_a_terminal(format: TraceFormat) -> BadValue {
     let (name, extension) = (format.name(), format.extension());
-    bad("-o", format!("{name} is not for a terminal: name a file (-o x.{extension}), or write to a pipe"))
+    bad(
+        "-o",
+        format!(
+            "the format {name} cannot be written to a terminal: give a file (-o x.{extension}), or write to a pipe"
+        ),
+    )
 }
 
 /// The refusal of an id that no rule has.
@@ -382,7 +395,7 @@ pub fn no_rule(flag: &'static str, id: &str) -> BadValue {
         .filter(|known| id.split('-').any(|word| word.len() > 3 && known.contains(word)))
         .collect();
     let hint = if near.is_empty() { String::new() } else { format!(", did you mean {}?", near.join(" or ")) };
-    bad(flag, format!("no rule is called '{}'{hint} (numatop-ng list findings shows all)", clean_str(id)))
+    bad(flag, format!("there is no rule '{}'{hint} (numatop-ng list findings lists all)", clean_str(id)))
 }
 
 /// The rules that `--rules` names; names with a dash are excluded from all rules.
@@ -403,7 +416,7 @@ pub fn rules(ids: &[String]) -> Result<finding::Options, BadValue> {
         }
     }
     if options.only.is_some() && !options.without.is_empty() {
-        return Err(bad("--rules", "takes names of rules, or names with a '-' in front, not both"));
+        return Err(bad("--rules", "takes either names of rules, or names with a leading '-', not both"));
     }
     Ok(options)
 }

@@ -52,14 +52,14 @@ fn none(bound: Bound, id: u32, topology: &Topology) -> String {
     match bound {
         Bound::Node => {
             let nodes = topology.nodes.iter().filter(|node| !node.cpus.is_empty()).map(|node| node.id.0);
-            format!("the machine has no node {id} with CPUs: those are {}", format_cpulist(nodes))
+            format!("the machine has no node {id} with CPUs: nodes with CPUs are {}", format_cpulist(nodes))
         }
         Bound::Core => {
-            format!("the machine has no core {id}: it has {} (numatop-ng topology)", topology.cores)
+            format!("the machine has no core {id}: its cores are {} (numatop-ng topology)", topology.cores)
         }
         Bound::Cpu | Bound::Memory => {
             let online = topology.online_cpus().map(|cpu| cpu.id.0);
-            format!("CPU {id} is not online: those are {}", format_cpulist(online))
+            format!("CPU {id} is not online: online CPUs are {}", format_cpulist(online))
         }
     }
 }
@@ -70,10 +70,7 @@ fn none(bound: Bound, id: u32, topology: &Topology) -> String {
 /// The user is unknown.
 pub fn user_of_sudo() -> Result<User, BadValue> {
     let Some((uid, gid)) = guard::sudo_user() else {
-        return Err(bad(
-            "--as-user",
-            "numatop-ng was not started by sudo, which names its caller in SUDO_UID",
-        ));
+        return Err(bad("--as-user", "numatop-ng was not started by sudo, which sets SUDO_UID"));
     };
     Ok(User { uid, gid, name: users::read(Path::new("/")).remove(&uid) })
 }

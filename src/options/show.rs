@@ -105,7 +105,7 @@ fn unknown<R>(flag: &'static str, have: &str, metrics: &[Metric<R>], typed: &str
         Some((last, others)) => format!(", did you mean {} or {last}?", others.join(", ")),
     };
     let typed = crate::text::clean_str(typed);
-    bad(flag, format!("{have} no metric '{typed}'{hint} (numatop-ng list metrics shows all)"))
+    bad(flag, format!("{have} no metric '{typed}'{hint} (numatop-ng list metrics lists all)"))
 }
 
 /// The distance of a metric from the typed word, 0 the nearest; `None` if they share no word of three

@@ -29,7 +29,7 @@ pub fn simulated(
     let set = |word: &str| {
         let known = SETS.iter().map(|(set, ..)| *set).find(|set| *set == word);
         let sets = || SETS.map(|(set, ..)| set).join(", ");
-        known.ok_or_else(|| bad("--events", format!("the demo counts sets of events: {}", sets())))
+        known.ok_or_else(|| bad("--events", format!("the demo counts only sets of events: {}", sets())))
     };
     let words = measure.counters.events.split(',').map(str::trim).filter(|word| !word.is_empty());
     Ok(DemoOptions {

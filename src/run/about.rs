@@ -25,10 +25,10 @@ pub(super) fn doctor(format: ReportFormat, all: bool, host_root: Option<&Path>) 
         // Probes are tried on this kernel.
         ensure!(
             Roots::new(Path::new("/"), root).machine == root,
-            "{name} has no sys/devices/system/cpu and proc/stat (--host-root)"
+            "{name} contains no sys/devices/system/cpu and proc/stat (--host-root)"
         );
         if let Some(why) = crate::host::topology::differs_from_kernel(&crate::host::topology::read(root)?) {
-            bail!("{name} is another machine: {why}; topology --host-root shows it");
+            bail!("{name} is another machine: {why}; topology --host-root shows that machine");
         }
     }
     let report = doctor::Report::gather(host_root);
@@ -73,8 +73,8 @@ pub(super) fn topology(format: ReportFormat, host_root: Option<&Path>, profile: 
 pub(super) fn generate(what: Document) -> Result<ExitCode> {
     let described = KEYS.iter().filter(|binding| !binding.help.is_empty());
     let keys: Vec<(String, &str)> = described.map(|binding| (binding.names(), binding.help)).collect();
-    let text = what.render(&keys).context("making the document")?;
-    print(&String::from_utf8(text).context("the document is no text")?, Form::Text)?;
+    let text = what.render(&keys).context("creating the document")?;
+    print(&String::from_utf8(text).context("the document is not UTF-8")?, Form::Text)?;
     Ok(ExitCode::SUCCESS)
 }
 

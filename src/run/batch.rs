@@ -258,7 +258,7 @@ fn status(taken: u64, recording: Option<Progress>) -> String {
     match recording {
         None => intervals,
         Some(Progress { waiting, .. }) if waiting > 0 => {
-            format!("{intervals}; recording paused, {} wait", plural(waiting as usize, "sample"))
+            format!("{intervals}; recording paused, {} waiting", plural(waiting as usize, "sample"))
         }
         Some(Progress { bytes, .. }) => format!("{intervals}, {} recorded", size(bytes)),
     }
@@ -278,8 +278,7 @@ pub(super) fn size(bytes: u64) -> String {
 fn say_behind(sample: &mut Sample, behind: u64) {
     if behind > 0 {
         sample.notes.push(format!(
-            "an interval is longer than requested: the reader of the output was behind; {} samples are one \
-             interval",
+            "an interval is longer than requested: the reader of the output was behind; {} samples were merged into one interval",
             behind + 1
         ));
     }

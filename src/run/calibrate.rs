@@ -59,11 +59,11 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
     }
     let compared = args.compare.as_deref().map(store::read).transpose()?;
     if let Some(path) = &args.output {
-        new_file(path).and_then(|_| guard::remove(path).context("removing it again"))?;
+        new_file(path).and_then(|_| guard::remove(path).context("removing the test file"))?;
     }
     let before = (Usage::read(Path::new("/"), &[]), std::mem::take(&mut facts.interrupts));
     let begin = Instant::now();
-    if poll(&[stop], begin + LOOK).context("looking for signals")?.is_some() {
+    if poll(&[stop], begin + LOOK).context("waiting for a signal")?.is_some() {
         return Ok(interrupted());
     }
     let seconds = begin.elapsed().as_secs_f64();
@@ -74,20 +74,20 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         .for_each(|(cpu, count)| *count -= before.1.get(cpu).copied().unwrap_or(0).min(*count));
     let busy = too_busy(&before.0, &facts.usage, seconds);
     if let Some(why) = busy.as_ref().filter(|_| !args.force) {
-        let advice = "wait until it is idle, or measure anyway, but nothing will use the profile";
+        let advice = "wait until the machine is idle, or measure anyway; the profile is then not used";
         return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
     }
     let plan = plan::plan(&asked, &facts);
     output::lines(show::render_plan(&plan, 80));
     if plan.stages.is_empty() {
-        output::message("numatop-ng: nothing can be measured here");
+        output::message("numatop-ng: nothing can be measured on this machine");
         return Ok(Exit::CouldNotMeasure.into());
     }
     let limit =
         Duration::from_secs_f64(PATIENCE * args.time.unwrap_or_else(|| plan.seconds().max(10.0) * 2.0));
     let started = Instant::now();
     let mut worker =
-        Worker::start(stop, started + limit, args.force).context("starting the process that measures")?;
+        Worker::start(stop, started + limit, args.force).context("starting the measuring process")?;
     let ticking = Ticking::new("measuring", Duration::from_secs_f64(plan.seconds().max(1.0)));
     let (results, ended) = crate::calibrate::run::run(&plan, &mut worker, args.force);
     drop(ticking);
@@ -135,8 +135,8 @@ fn finish(
     };
     let why = match ended {
         Ended::Signal => return Ok(interrupted()),
-        Ended::Busy(why) => format!("other tasks became busy ({why}): complete parts are shown"),
-        Ended::TimeUp => "it took too long: complete parts are shown".to_string(),
+        Ended::Busy(why) => format!("other tasks became busy ({why}): only complete parts are shown"),
+        Ended::TimeUp => "the time limit was reached: only complete parts are shown".to_string(),
         Ended::Died(why) => why,
     };
     output::message(format!("numatop-ng: {why}; nothing is stored"));
@@ -157,11 +157,11 @@ fn keep(place: &Path, args: &CalibrateArgs, profile: &Profile) -> Result<()> {
     let is_part =
         args.from.is_some() || args.to.is_some() || Stage::USUAL.iter().any(|stage| !asked.contains(stage));
     let Some(new) = kept(old.as_ref(), profile.clone(), is_part) else {
-        output::message("numatop-ng: the stored profile is kept, because it was not disturbed");
+        output::message("numatop-ng: the stored profile is kept, because its measurement was not disturbed");
         return Ok(());
     };
     store::write(place, &new)?;
-    output::message(format!("numatop-ng: stored in {}", place.display()));
+    output::message(format!("numatop-ng: profile stored in {}", place.display()));
     Ok(())
 }
 
@@ -195,8 +195,10 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
         None => render(args, &profile)?,
     }
     match inapplicable {
-        Some(why) => output::message(format!("numatop-ng: it is from another machine or state: {why}")),
-        None => output::message("numatop-ng: it matches this machine"),
+        Some(why) => {
+            output::message(format!("numatop-ng: the profile is from another machine or state: {why}"));
+        }
+        None => output::message("numatop-ng: the profile matches this machine"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -285,7 +285,7 @@ fn settle(source: &dyn Source) {
 
 fn outcome(source: &dyn Source, gathered: Gathered, ended: &Ended) -> Result<Outcome> {
     let Gathered { totals, engine, last } = gathered;
-    let (host, last) = last.context("no sample was taken")?;
+    let (host, last) = last.context("none of the samples is complete")?;
     let sums = totals.finish(&host).map_err(|why| anyhow::anyhow!("{why}"))?;
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let findings = engine.findings().iter().filter(|finding| finding.counts());

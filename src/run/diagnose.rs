@@ -73,7 +73,7 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
     };
     if args.path.is_some() && !args.allow_undecided {
         let had_s = folded.engine.watched_ns().div_ceil(1_000_000_000);
-        warn_of_short(&chosen, least(args), had_s, &format!("The recording has {had_s} s, which"));
+        warn_of_short(&chosen, least(args), had_s, &format!("the recording of {had_s} s"));
     }
     let exit = exit(args, &chosen, &folded.engine);
     match args.format {
@@ -83,8 +83,7 @@ pub(super) fn run(args: &DiagnoseArgs) -> Result<ExitCode> {
                 text += &hanging("", words(&short), terminal_width());
             }
             if host.topology.nodes.len() == 1 {
-                text +=
-                    "One node: no memory is remote here, and rules about placement have nothing to find.\n";
+                text += "This machine has one node: no memory is remote, and rules about placement do not apply.\n";
             }
             print(&text, Form::Text)?;
         }
@@ -227,7 +226,7 @@ fn begin_page(
     let interval_ns = i64::try_from(args.measure.interval().as_nanos()).unwrap_or(i64::MAX);
     let span = (wall_ns, wall_ns.saturating_add(seconds_ns));
     let page = Fold::new(crate::report::Options::default(), span, interval_ns, host);
-    folded.page = Some(page.context("making an empty report")?);
+    folded.page = Some(page.context("creating an empty report")?);
     Ok(())
 }
 
@@ -293,8 +292,7 @@ fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     let range = if from == to { format!("{from} s") } else { format!("{from} to {to} s") };
     let (number, all) = (short.len(), chosen.rules().count());
     output::message(format!(
-        "numatop-ng: {what} is too short for {number} of {}: they need {range}; until then their findings \
-         are only suspected",
+        "numatop-ng: {what} is too short for {number} of {}: these rules need {range}; until then their findings are only suspected",
         plural(all, "rule")
     ));
 }

@@ -101,7 +101,7 @@ fn replay(args: &ExporterArgs, mut recording: Recording, page: &Shared, stop: Bo
         }
         last = Some((sample.mono_ns, Instant::now()));
         read += 1;
-        watchdog.beat(|| format!("{read} samples of a recording"));
+        watchdog.beat(|| format!("{read} samples of the recording"));
         Ok(Some(sample))
     };
     intervals(&mut recording, next, &mut exporter, &mut messages()?, part, stop)?;

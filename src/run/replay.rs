@@ -134,7 +134,7 @@ pub fn intervals<S: Source + ?Sized>(
     let mut notes = Vec::new();
     let mut written = 0;
     while part.iterations != Some(written) {
-        if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
+        if poll(&[stop], Instant::now()).context("waiting for a signal")?.is_some() {
             break;
         }
         let Some(mut current) = next(source, out)? else { break };
@@ -228,7 +228,7 @@ pub(super) fn samples_between(
             Ok(())
         },
         |read| {
-            if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
+            if poll(&[stop], Instant::now()).context("waiting for a signal")?.is_some() {
                 return Ok(false);
             }
             reached(&mut progress, (begin, end), read.sample.wall_ns);
@@ -256,7 +256,7 @@ pub(super) fn blame(path: &Path, error: Error) -> Error {
 pub(super) fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
     let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
     output::message(format!(
-        "numatop-ng: {path} has no interval in that time; its samples are from {first} to {last}"
+        "numatop-ng: {path} has no interval in this time; its samples are from {first} to {last}"
     ));
     Exit::CouldNotMeasure.into()
 }

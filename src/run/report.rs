@@ -31,7 +31,7 @@ use crate::source::recording::{Recording, files_of};
 use crate::text::one_line;
 
 /// The reason of a gap where names are not to be shown.
-const UNSAID: &str = "the reason is left out: it may name files";
+const UNSAID: &str = "the reason is omitted: it can contain file names";
 
 /// Intervals from which the length of a bucket is found.
 const LOOKED_AT: usize = 5;
@@ -90,7 +90,7 @@ pub(super) fn begin(
 ) -> Result<Fold> {
     let shown = (from.map_or(span.0, |from| from.max(span.0)), to.map_or(span.1, |to| to.min(span.1)));
     let interval_ns = interval_ns(recording.path(), from)?;
-    Fold::new(choices, shown, interval_ns, &recording.host()).context("making an empty report")
+    Fold::new(choices, shown, interval_ns, &recording.host()).context("creating an empty report")
 }
 
 fn render(args: &ReportArgs, report: &Report, clock: &Clock) -> (String, Form) {

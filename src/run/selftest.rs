@@ -127,7 +127,7 @@ fn test(args: &SelftestArgs) -> Result<Option<(Report, Option<Error>)>> {
     };
     let begin = Instant::now();
     let mut worker = Worker::start_beside_others(stop, begin + LIMIT + Duration::from_secs_f64(args.time))
-        .context("starting the process that is watched")?;
+        .context("starting the process that is measured")?;
     let counters = if args.part == SelftestPart::Software {
         Ok(Vec::new())
     } else {
@@ -195,7 +195,7 @@ enum Look {
 fn busy(stop: BorrowedFd<'static>) -> Result<Look> {
     let root = Path::new("/");
     let (before, begin) = (Usage::read(root, &[]), Instant::now());
-    if poll(&[stop], begin + LOOK).context("looking for signals")?.is_some() {
+    if poll(&[stop], begin + LOOK).context("waiting for a signal")?.is_some() {
         return Ok(Look::Signal);
     }
     let why = too_busy(&before, &Usage::read(root, &[]), begin.elapsed().as_secs_f64());

@@ -40,7 +40,7 @@ fn tell_unread(cli: &Cli) {
     if let Some(path) = typed {
         let name = clean_str(&path.to_string_lossy());
         output::message(format!(
-            "numatop-ng: {name} is not read: settings are for the screen; batch output uses flags only"
+            "numatop-ng: {name} is not read: settings apply to the screen; batch output uses only flags"
         ));
     }
 }
@@ -48,7 +48,7 @@ fn tell_unread(cli: &Cli) {
 /// Keeps the choices of the view in the file, and reports its current errors.
 pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
     let Some(path) = place(screen) else {
-        let why = "settings have no place: neither XDG_CONFIG_HOME nor HOME is set; --config names a file";
+        let why = "settings cannot be stored: neither XDG_CONFIG_HOME nor HOME is set; --config names a file";
         return Keeper { keep: Box::new(move |_| anyhow::bail!(why)), told: None };
     };
     let told = match read_whole(&path) {
@@ -56,7 +56,7 @@ pub(super) fn keeper(screen: &ScreenArgs) -> Keeper {
         // A variable may name the place of all users of a machine, and most of them keep nothing there.
         Ok(None) if screen.config.is_some() => {
             let name = clean_str(&path.to_string_lossy());
-            Some(format!("no file {name}: defaults are used; W creates it"))
+            Some(format!("the file {name} does not exist: defaults are used; the key W creates the file"))
         }
         Ok(_) => None,
     };

@@ -78,10 +78,10 @@ pub(super) fn run(args: &ExportArgs) -> Result<ExitCode> {
 fn summary(out: &Path, counts: &Counts, recorded: usize) -> String {
     let mut text = format!("numatop-ng: {} written to {}", plural(counts.written, "file"), out.display());
     if counts.left > 0 {
-        text += &format!("; {} already there, unchanged", plural(counts.left, "file"));
+        text += &format!("; {} already present, unchanged", plural(counts.left, "file"));
     }
     if recorded > 0 {
-        text += &format!("; {} still being recorded, for a later export", plural(recorded, "recording"));
+        text += &format!("; {} still being recorded, left for a later export", plural(recorded, "recording"));
     }
     text
 }
@@ -99,7 +99,7 @@ fn hosts(path: &Path, boots_together: bool) -> Result<(Vec<Host>, usize)> {
         let reader = match Reader::open(&file) {
             Err(error) if alone => return Err(error),
             Err(error) => {
-                output::message(format!("numatop-ng: left out: {}", one_line(&chain(&error))));
+                output::message(format!("numatop-ng: omitted: {}", one_line(&chain(&error))));
                 continue;
             }
             Ok(reader) => reader,
@@ -177,7 +177,7 @@ fn export(
             )
         },
         |(part, step): (Arc<WantedPart>, Step)| {
-            if poll(&[stop], Instant::now()).context("looking for signals")?.is_some() {
+            if poll(&[stop], Instant::now()).context("waiting for a signal")?.is_some() {
                 return Ok(false);
             }
             if files.as_ref().is_none_or(|files| !Arc::ptr_eq(files.part(), &part)) {

@@ -110,10 +110,10 @@ fn one(
     let subject = subject(resolved);
     let untested = |why: String| Measured { why: Some(why), ..subject.measured(load, None) };
     if let Some(why) = &asked.busy {
-        return Ok(untested(format!("{why}: wait until it is idle, or --force")));
+        return Ok(untested(format!("{why}: wait until the machine is idle, or use --force")));
     }
     if Instant::now() >= asked.until {
-        return Ok(untested("no time was left for it (--time)".into()));
+        return Ok(untested("no time was left for this event (--time)".into()));
     }
     let event = match &resolved.event {
         Ok(event) => event,
@@ -128,7 +128,7 @@ fn one(
         Err(why) => return Ok(untested(why)),
     };
     let Some(count) = job(places, asked.limits, event, whole, (load, place)) else {
-        return Ok(untested("needs two nodes whose memory may be used".into()));
+        return Ok(untested("two nodes with usable memory are needed".into()));
     };
     let nodes = (load.has_node()).then(|| (places.nodes.map_or(count.node, |nodes| nodes[0].0), count.node));
     let answer = worker.ask(&Job::Count(Box::new(count)));

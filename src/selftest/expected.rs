@@ -37,7 +37,7 @@ pub fn loads(role: Role, sees: Sees) -> Vec<(Load, CountedIn)> {
 }
 
 /// Why a role has no load.
-pub const WITHOUT_LOAD: &str = "no load has a known count for it";
+pub const WITHOUT_LOAD: &str = "the count of this event is not known for any load";
 
 /// The count that an event must have in a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,7 +70,7 @@ pub fn expected(measured: &Measured, arm: bool) -> Result<Expected, String> {
         control: true,
         ..within(of * percent / 100.0, 0.0, 0.0)
     };
-    let whole = || measured.of_whole().ok_or_else(|| "its total was not counted".to_string());
+    let whole = || measured.of_whole().ok_or_else(|| "the total of this event was not counted".to_string());
     let local = measured.is_local();
     // Half of the loads of pairs are prefetched for events that see no prefetches: lines, not loads, are the truth.
     let less = if arm { 10.0 } else { 3.0 };
@@ -113,7 +113,7 @@ pub fn expected(measured: &Measured, arm: bool) -> Result<Expected, String> {
         }
         (Role::StallFrontend, Additions) => Expected { plausible: true, ..at_most(10.0, whole()?) },
         (Role::StallBackend, Nops) => Expected { plausible: true, ..at_most(40.0, whole()?) },
-        _ => return Err("this version has no reference for it".into()),
+        _ => return Err("this version has no reference value for this event".into()),
     })
 }
 
@@ -192,7 +192,7 @@ pub const CHECKS: [Check; 9] = [
     check(
         "cpu_moves",
         "moves",
-        "moves of a thread between two CPUs, compared with the CPUs it found itself on",
+        "moves of a thread between two CPUs, compared with the CPUs that the thread recorded",
         Tolerance::Exact,
         false,
     ),
@@ -206,14 +206,14 @@ pub const CHECKS: [Check; 9] = [
     check(
         "node_moves",
         "moves",
-        "moves of a thread between two nodes, compared with the CPUs it found itself on",
+        "moves of a thread between two nodes, compared with the CPUs that the thread recorded",
         Tolerance::Exact,
         true,
     ),
     check(
         "other_node_pages",
         "pages",
-        "pages from a node other than that of the CPU, compared with move_pages(2)",
+        "pages from a node other than the CPU's, compared with move_pages(2)",
         // Page tables and the answer.
         Tolerance::Within { percent: 1.0, more: 16.0 },
         true,
@@ -275,10 +275,12 @@ impl Tolerance {
         match self {
             Tolerance::Exact => "exact".into(),
             Tolerance::Within { percent: 0.0, more } => format!("+-{more}"),
-            Tolerance::Within { percent, more } if more == TICK_NS => format!("+-{percent} % and a tick"),
+            Tolerance::Within { percent, more } if more == TICK_NS => {
+                format!("+-{percent} % and one clock tick")
+            }
             Tolerance::Within { percent, more } => format!("+-{percent} % and {more}"),
             Tolerance::Points(points) => format!("+-{points} points"),
-            Tolerance::OwnError { more } => format!("within the error it states and {more} points"),
+            Tolerance::OwnError { more } => format!("within the stated error and {more} percentage points"),
         }
     }
 }

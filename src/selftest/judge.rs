@@ -42,12 +42,15 @@ pub fn judge(comparison: &Comparison) -> (Verdict, Option<String>) {
     let (truth, tool) = match (comparison.truth, comparison.tool) {
         (Some(truth), Some(tool)) if truth.is_finite() && tool.is_finite() => (truth, tool),
         _ => {
-            return (Verdict::Untested, Some(comparison.why.clone().unwrap_or("it was not measured".into())));
+            return (
+                Verdict::Untested,
+                Some(comparison.why.clone().unwrap_or("this number was not measured".into())),
+            );
         }
     };
     // A truth of nothing is no test: a tool that counts nothing would pass it.
     if truth <= 0.0 {
-        return (Verdict::Untested, Some("nothing was done that could be counted".into()));
+        return (Verdict::Untested, Some("the load did nothing that could be counted".into()));
     }
     let allowed = check.tolerance.allowed(truth, comparison.error);
     match (tool - truth).abs() <= allowed {
@@ -60,17 +63,17 @@ pub fn judge(comparison: &Comparison) -> (Verdict, Option<String>) {
 fn reason(truth: f64, tool: f64) -> String {
     let near = |times: f64| (tool / truth / times - 1.0).abs() < 0.02;
     if tool == 0.0 {
-        return "nothing was counted: the probe does not see it".into();
+        return "nothing was counted: the probe does not see these events".into();
     }
     if near(2.0) {
-        return "twice as much: each is counted twice".into();
+        return "twice the expected count: each event is counted twice".into();
     }
     if near(0.5) {
-        return "half: one of two threads or directions is not counted".into();
+        return "half the expected count: one of two threads or directions is not counted".into();
     }
     let percent = 100.0 * (tool / truth - 1.0);
     let word = if tool > truth { "more" } else { "less" };
-    format!("{:.1} % {word}: please report it", percent.abs())
+    format!("{:.1} % {word}: please report this", percent.abs())
 }
 
 #[cfg(test)]
@@ -115,10 +118,10 @@ mod tests {
     fn mistakes_have_their_reasons() {
         let reason = |tool| judge(&Comparison::new("switches", 20_000.0, tool)).1.unwrap();
         assert!(reason(0.0).starts_with("nothing was counted"));
-        assert!(reason(40_010.0).starts_with("twice as much"));
+        assert!(reason(40_010.0).starts_with("twice the expected count"));
         assert!(reason(10_002.0).starts_with("half"));
-        assert_eq!(reason(23_000.0), "15.0 % more: please report it");
-        assert_eq!(reason(19_000.0), "5.0 % less: please report it");
+        assert_eq!(reason(23_000.0), "15.0 % more: please report this");
+        assert_eq!(reason(19_000.0), "5.0 % less: please report this");
     }
 
     #[test]

@@ -50,15 +50,18 @@ fn compared(measured: &Measured) -> Result<f64, String> {
     if let Some(why) = &measured.why {
         return Err(why.clone());
     }
-    let count = measured.count().filter(|_| measured.amount > 0).ok_or("it was not counted")?;
+    let count = measured.count().filter(|_| measured.amount > 0).ok_or("the event was not counted")?;
     if measured.running < ALL {
         return Err(format!(
-            "it counted {:.0} % of the time: another tool holds the counters",
+            "the event was counted {:.0} % of the time: another tool uses the counters",
             100.0 * measured.running
         ));
     }
     if measured.on_node < ALL {
-        return Err(format!("only {:.0} % of the memory was on its node", 100.0 * measured.on_node));
+        return Err(format!(
+            "only {:.0} % of the memory was on the requested node",
+            100.0 * measured.on_node
+        ));
     }
     Ok(count)
 }
@@ -80,7 +83,7 @@ fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<S
         return match (alone, range.plausible) {
             (true, _) => (
                 Verdict::Untested,
-                Some("unknown: its count did not rise in any load that must raise it".into()),
+                Some("unknown: the count did not rise in any load that must raise it".into()),
                 Some(range),
             ),
             (false, true) => (Verdict::Plausible, None, Some(range)),
@@ -121,8 +124,7 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
     let near = |times: f64, percent: f64| (count / truth / times - 1.0).abs() < percent / 100.0;
     let amount = measured.amount as f64;
     if count == 0.0 && !counts_at_all(measured, all) {
-        return "opens and counts nothing: a hypervisor or the firmware does not offer it, or the core does not \
-                implement it"
+        return "can be opened and counts nothing: a hypervisor or the firmware does not offer the event, or the core does not implement it"
             .into();
     }
     let memory = matches!(subject.role, Role::Lma | Role::Rma);
@@ -133,19 +135,17 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
             false => count < 0.1 * amount && other > 0.5 * amount,
         };
         if wrong_way {
-            return "counts the other node's accesses: the encodings of lma and rma are the wrong way round"
-                .into();
+            return "counts the other node's accesses: the encodings of lma and rma are swapped".into();
         }
         if range.control && count > 0.5 * amount && other > 0.5 * amount {
-            return "counts both nodes alike: the nodes may be made up (interleaving, a hypervisor), which \
-                    their latency in calibrate shows"
+            return "counts both nodes equally: the nodes can be artificial (interleaving, a hypervisor); the latency in calibrate shows this"
                 .into();
         }
     }
     if range.control {
         let percent = 100.0 * count / amount;
         return format!(
-            "counts where it must not, {percent:.1} %: it counts hits as well, or something else"
+            "counts {percent:.1} % where it must count nothing: it includes hits, or counts something else"
         );
     }
     match (subject.role, measured.load) {
@@ -154,27 +154,27 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         }
         (Role::Instructions, _) if !near(1.0, 30.0) && !near(0.5, 2.0) && !near(2.0, 2.0) => {
             return format!(
-                "{:.2} times the expected count: the encoding may be another event's",
+                "{:.2} times the expected count: the encoding can be that of another event",
                 count / truth
             );
         }
         (Role::Cycles, Load::Additions) if near(66.0 / 64.0, 0.5) => {
-            return "+3.1 %: each instruction takes a cycle, which is an emulator".into();
+            return "+3.1 %: each instruction takes one cycle, which indicates an emulator".into();
         }
         (Role::Lma | Role::Rma | Role::Llc, Load::Single) if near(2.0, 8.0) => {
             return match subject.sees {
-                _ if arm => "twice: it counts bus beats, or lines that were prefetched".into(),
-                Sees::Core | Sees::Unknown => "twice: the neighbour of each line is prefetched".into(),
+                _ if arm => "twice the expected count: it counts bus beats, or prefetched lines".into(),
+                Sees::Core | Sees::Unknown => "twice the expected count: the neighbour of each line is prefetched".into(),
                 _ => {
-                    "twice: the neighbour of each line is prefetched, and 'sees' in the table is wrong".into()
+                    "twice the expected count: the neighbour of each line is prefetched, and 'sees' in the table is wrong".into()
                 }
             };
         }
         (Role::Lma | Role::Rma | Role::Llc, Load::Pairs) if near(0.5, 8.0) => {
-            return "half: it sees no prefetched line, and 'sees' in the table is wrong".into();
+            return "half the expected count: it does not see prefetched lines, and 'sees' in the table is wrong".into();
         }
         (Role::Lma | Role::Rma | Role::Llc, _) if arm && near(4.0, 8.0) => {
-            return "four times: it counts bus beats, not lines".into();
+            return "four times the expected count: it counts bus beats, not lines".into();
         }
         _ => {}
     }
@@ -182,10 +182,10 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         return "half the expected count: one of two ways, threads or ports is missing".into();
     }
     if near(2.0, 2.0) {
-        return "twice: each is counted twice".into();
+        return "twice the expected count: each event is counted twice".into();
     }
     let percent = 100.0 * (count / truth - 1.0);
-    format!("differs by {percent:+.1} %: please report it")
+    format!("differs by {percent:+.1} %: please report this")
 }
 
 #[cfg(test)]

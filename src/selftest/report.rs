@@ -233,7 +233,7 @@ impl Measured {
         self.expected.is_some_and(|(low, _)| low > 0.0)
     }
 
-    /// Whether it was compared where it must count, by itself and not through the tool.
+    /// Whether it was compared where it must count, by itself and not through numatop-ng.
     pub fn is_direct(&self) -> bool {
         self.must_count() && self.tool.is_none()
     }

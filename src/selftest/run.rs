@@ -116,7 +116,7 @@ pub fn by_core(
         let mut facts = facts.clone();
         facts.cpus.retain(is_of);
         if facts.cpus.is_empty() {
-            return Err(format!("no CPU of {} may be used", core.in_use.pmu));
+            return Err(format!("no CPU of {} can be used", core.in_use.pmu));
         }
         Places::of(&facts, from, to).map_err(|no| format!("{}: {no}", core.in_use.pmu))
     };
@@ -176,8 +176,7 @@ pub fn software(
         let comparison = match (check.two_nodes, places.nodes) {
             (true, None) => Ok(Comparison::untested(
                 check.id,
-                "one node, or only one node's memory may be \
-                                                               used",
+                "the machine has one node, or only one node with usable memory",
             )),
             _ => watch.compare(check.id, places),
         };
@@ -247,7 +246,7 @@ impl<'a> Watch<'a> {
                 (truth.switches, task.delta[Counter::Nvcsw] + task.delta[Counter::Nivcsw])
             }),
             "cpu_moves" if places.cpus.len() < 2 => {
-                return Ok(Comparison::untested(check, "one CPU may be used"));
+                return Ok(Comparison::untested(check, "only one CPU can be used"));
             }
             "cpu_moves" => (Step::Moves { cpus: places.cpus.clone(), count: MOVES }, |truth, task, _| {
                 (truth.moves, task.delta[Counter::CpuMigrations])
@@ -309,7 +308,7 @@ impl<'a> Watch<'a> {
                 }
                 self.shares(check, first, first_cpu)
             }
-            other => Ok(Comparison::untested(other, "this version cannot run it")),
+            other => Ok(Comparison::untested(other, "this version cannot run this check")),
         }
     }
 
@@ -349,7 +348,7 @@ impl<'a> Watch<'a> {
                     let of_first = shares.iter().find(|(node, _)| *node == NodeId(first));
                     Ok(of_first.map_or(0.0, |(_, share)| *share))
                 }
-                Ok(_) => Err("the metric has another kind of value".to_string()),
+                Ok(_) => Err("the metric has a different type of value".to_string()),
                 Err(missing) => Err(missing.to_string()),
             };
             let (truth, metric) = match check {
@@ -396,7 +395,7 @@ impl<'a> Watch<'a> {
     /// A sample once the process waits for its next job; of one that never does, while it still runs.
     fn at_rest(&mut self) -> Result<AtRest> {
         let pid = self.worker.pid();
-        let clock = || sys::process_cpu_ns(pid).context("reading the clock of the process of the self-test");
+        let clock = || sys::process_cpu_ns(pid).context("reading the clock of the self-test process");
         let mut cpu_ns = clock()?;
         for _ in 0..RESTS {
             std::thread::sleep(AT_REST);
@@ -407,7 +406,7 @@ impl<'a> Watch<'a> {
         }
         match self.source.next().context("taking a sample")? {
             Some(sample) => Ok(AtRest { sample, cpu_ns }),
-            None => bail!("the live source ended"),
+            None => bail!("the live source has ended"),
         }
     }
 }

@@ -24,7 +24,8 @@ pub fn render_text(report: &Report, width: usize) -> String {
     );
     let mut text = hanging("", words(&head), width);
     if !report.comparisons.is_empty() {
-        text += &format!("{:<18}{:>14}{:>14}  {:<9} tolerance\n", "check", "truth", "by the tool", "verdict");
+        text +=
+            &format!("{:<18}{:>14}{:>14}  {:<9} tolerance\n", "check", "truth", "by numatop-ng", "verdict");
     }
     for comparison in &report.comparisons {
         let check = by_id(&comparison.check);
@@ -91,7 +92,7 @@ pub(super) fn counters_as_text(report: &CounterReport, width: usize) -> String {
     let head = format!("events of {} on {pmu}, {} counters free", report.table, report.free_counters);
     let mut text = hanging("", words(&clean_str(&head)), width);
     if let Some(why) = &report.without_tool {
-        let line = format!("counted with perf_event_open(2) instead of the tool, because {why}");
+        let line = format!("counted with perf_event_open(2) instead of numatop-ng, because {why}");
         text += &hanging("  ", words(&clean_str(&line)), width);
     }
     if report.pmu.is_empty() {
@@ -125,13 +126,13 @@ fn of_load(measured: &Measured, width: usize) -> String {
         text += &hanging("    ", words(&clean_str(reason)), width);
     }
     if measured.is_direct() {
-        text += "    not through the tool\n";
+        text += "    not through numatop-ng\n";
     }
     if let (Some(own), Some(tool)) = (measured.own, measured.tool) {
         let word = measured.tool_verdict.word();
         text += &hanging(
             "    ",
-            words(&format!("all of a job: {own} by itself, {tool} by the tool: {word}")),
+            words(&format!("whole job: {own} by its own count, {tool} by numatop-ng: {word}")),
             width,
         );
     }
@@ -150,9 +151,9 @@ pub(super) fn counter_list(width: usize) -> String {
                 let nearly = if controls.is_empty() {
                     String::new()
                 } else {
-                    format!("; nearly nothing in: {}", controls.join(", "))
+                    format!("; almost no events in: {}", controls.join(", "))
                 };
-                format!("counts in the load: {}{nearly}", first.word())
+                format!("loads in which the event counts: {}{nearly}", first.word())
             }
         };
         text += &hanging(&format!("{:<18}", role.id()), words(&about), width);
@@ -195,9 +196,9 @@ mod tests {
         let text = render_text(&report(), 80);
         for said in [
             "minor_faults               20000         20000  ok        +-20\n",
-            "cpu_time              500.000 ms    500.128 ms  ok        +-0.1 % and a tick\n",
-            "moved_pages                 4000          2000  WRONG     exact\n    half: one of two",
-            "placement                 30.0 %        30.6 %  ok        within the error",
+            "cpu_time              500.000 ms    500.128 ms  ok        +-0.1 % and one clock tick\n",
+            "moved_pages                 4000          2000  WRONG     exact\n    half the expected count: one of two",
+            "placement                 30.0 %        30.6 %  ok        within the stated error",
             "remote                         -             -  untested  +-5 points\n    one node: nothing is remote\n",
             "\n3 ok, 1 wrong, 1 untested\n",
         ] {
@@ -231,7 +232,7 @@ mod tests {
             own: Some(10),
             tool: Some(20),
             verdict: Verdict::Wrong,
-            reason: Some("half: one of two".into()),
+            reason: Some("half the expected count: one of two".into()),
             ..subject.measured(Load::Loop, Some((0, 1)))
         };
         let untested = Measured { why: Some("one node".into()), ..subject.measured(Load::Coin, None) };
@@ -246,20 +247,23 @@ mod tests {
         let text = counters_as_text(&report, 80);
         for said in [
             "events of intel/ice-lake-sp on cpu, 4 counters free\n",
-            "  counted with perf_event_open(2) instead of the tool, because no BPF\n",
+            "  counted with perf_event_open(2) instead of numatop-ng, because no BPF\n",
             "instructions  INST_RETIRED.ANY  type 0 config 0x0\n",
-            "  loop, 0 > 1            3999900-4000500     2000000  WRONG\n    half: one of two\n",
-            "    all of a job: 10 by itself, 20 by the tool: untested\n",
+            "  loop, 0 > 1            3999900-4000500     2000000  WRONG\n    half the expected count: one of two\n",
+            "    whole job: 10 by its own count, 20 by numatop-ng: untested\n",
             "  coin                                 -           -  untested\n",
         ] {
             assert!(text.contains(said), "{said:?} is not in\n{text}");
         }
         assert_eq!(text.matches("INST_RETIRED.ANY").count(), 1, "each event once");
-        assert!(!text.contains("    not through the tool\n"), "{text}");
+        assert!(!text.contains("    not through numatop-ng\n"), "{text}");
         let mut direct = report.clone();
         direct.measured[0].tool = None;
         let direct = counters_as_text(&direct, 80);
-        assert!(direct.contains("half: one of two\n    not through the tool\n"), "{direct}");
+        assert!(
+            direct.contains("half the expected count: one of two\n    not through numatop-ng\n"),
+            "{direct}"
+        );
         let without = counters_as_text(&CounterReport { pmu: String::new(), ..report }, 80);
         assert!(without.contains("on no PMU of the CPU cores") && without.contains("no event is tested"));
         assert!(!without.contains("INST_RETIRED"), "{without}");

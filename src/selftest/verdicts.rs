@@ -173,11 +173,11 @@ impl EventVerdict {
     pub fn words(&self) -> String {
         let reason = self.reason.as_deref().unwrap_or("no reason");
         let here = format!("{}, Linux {}", self.date, self.kernel);
-        let direct = if self.direct { ", not through the tool" } else { "" };
+        let direct = if self.direct { ", not through numatop-ng" } else { "" };
         match self.verdict {
             Verdict::Ok => format!("verified here{direct}, {here}"),
             Verdict::Plausible => format!("plausible here{direct}, {here}"),
-            Verdict::Known => format!("wrong here as known: {reason}"),
+            Verdict::Known => format!("wrong here, which is known: {reason}"),
             Verdict::Wrong => format!("WRONG here, {}: {reason}", self.date),
             Verdict::Untested => "not tested here".into(),
         }
@@ -256,7 +256,7 @@ mod tests {
         report.counters.as_mut().unwrap().measured[1].tool = None;
         let trust = EventVerdicts::of(&report, "2026-11-23");
         let words = ["A", "B"].map(|event| trust.says(event, ENCODING, "").unwrap().words());
-        let [through, direct] = ["", ", not through the tool"]
+        let [through, direct] = ["", ", not through numatop-ng"]
             .map(|direct| format!("verified here{direct}, 2026-11-23, Linux 6.12"));
         assert_eq!(words, [through, direct]);
         // Files of earlier versions do not say.
@@ -323,7 +323,7 @@ mod tests {
         let words = [
             (Verdict::Ok, "verified here, 2026-11-23, Linux 6.12", true),
             (Verdict::Plausible, "plausible here, 2026-11-23, Linux 6.12", true),
-            (Verdict::Known, "wrong here as known: 16 times too many", true),
+            (Verdict::Known, "wrong here, which is known: 16 times too many", true),
             (Verdict::Wrong, "WRONG here, 2026-11-23: 16 times too many", false),
             (Verdict::Untested, "not verified on hardware", true),
         ];

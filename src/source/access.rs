@@ -128,7 +128,7 @@ impl Access {
         let (events, spe) = match &sampled {
             Sampled::All => sample_events(&mut probe, cpus, root),
             Sampled::Budgeted(_) => {
-                let why = "only --access, or u in the details, samples it; the default samples a clock";
+                let why = "sampled only with --access or with u in the details; by default, a clock triggers the samples";
                 (Err(Missing::NotCollected(why.into())), None)
             }
         };
@@ -532,7 +532,7 @@ fn follow_touches(probe: &mut AccessProbe, root: &Path, cpus: &[CpuId]) -> Resul
     // With memory tiers the kernel does not count all faults that it asked for (task_numa_fault of kernel/sched/fair.c).
     if numa_balancing(root).known().is_some_and(|mode| mode & BALANCING_TIERS != 0) {
         let why =
-            "kernel.numa_balancing promotes pages of slow memory, and its faults look like first touches";
+            "kernel.numa_balancing promotes pages of slow memory, and its faults resemble first touches";
         return Err(Missing::Unsupported(why.into()));
     }
     probe.follow_touches(cpus).map_err(|error| Missing::Unsupported(format!("page faults: {error:#}")))

@@ -209,7 +209,7 @@ impl Source for Demo {
     fn mappings(&mut self, (pid, start_ns): ProcessId, exact: bool) -> Option<Result<Mappings, String>> {
         let of = |actor: &&Actor| actor.tid == pid && actor.leader_start_ns() == start_ns;
         let actor = self.machine.actors.iter().find(of).filter(|actor| !actor.memory.is_empty());
-        Some(actor.map(|actor| memory::mappings(actor, exact)).ok_or_else(|| "it has ended".into()))
+        Some(actor.map(|actor| memory::mappings(actor, exact)).ok_or_else(|| "the process has ended".into()))
     }
 
     fn set_scope(&mut self, cgroup: Option<u64>) -> Result<()> {
@@ -226,7 +226,8 @@ impl Source for Demo {
     }
 
     fn set_events(&mut self, set: &str) -> Result<()> {
-        let (known, ..) = SETS.iter().find(|(name, ..)| *name == set).context("no such set of events")?;
+        let (known, ..) =
+            SETS.iter().find(|(name, ..)| *name == set).context("there is no such set of events")?;
         self.count(&[known]);
         Ok(())
     }

@@ -285,7 +285,7 @@ impl Recording {
             }
             (_, Ok(open)) if open.len() < self.at => {
                 let what = format!("{} was cut to {} bytes", file.display(), open.len());
-                return Outlook::Perhaps(format!("{what}; waiting until it grows again"));
+                return Outlook::Perhaps(format!("{what}; waiting until the file grows again"));
             }
             _ => return Outlook::More,
         };
@@ -293,9 +293,9 @@ impl Recording {
         if self.path.is_dir() {
             Outlook::Perhaps(format!("{what}; waiting for the next file of the ring"))
         } else if self.reader.is_being_written() {
-            Outlook::Perhaps(format!("{what}, and its recorder still writes to it"))
+            Outlook::Perhaps(format!("{what}, and the recorder still writes to the removed file"))
         } else {
-            Outlook::Nothing(format!("{what}: no more samples can come"))
+            Outlook::Nothing(format!("{what}: no more samples will come"))
         }
     }
 
@@ -305,7 +305,7 @@ impl Recording {
         match self.last_seq {
             Some(last) if seq <= last => return false,
             Some(last) if seq > last + 1 => {
-                self.notes.push(format!("{} frames before this are damaged and left out", seq - last - 1));
+                self.notes.push(format!("{} frames before this are damaged and omitted", seq - last - 1));
             }
             _ => {}
         }
@@ -427,7 +427,7 @@ pub fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     if names.is_empty() {
-        bail!("no ring file (numatop-DATE-NNN.nrec) in {}: name the file to read", path.display());
+        bail!("{} has no ring file (numatop-DATE-NNN.nrec): name the file to read", path.display());
     }
     names.sort();
     Ok(in_turn(names.into_iter().map(|name| path.join(name)).collect()))

@@ -273,7 +273,7 @@ impl AtWork<'_> {
                     self.mail.send(Message::NotCounted(format!("{error:#}")))?;
                 }
                 // The interval in which they were opened is not worth waiting for.
-                self.hurry("other events are counted");
+                self.hurry("other events are counted from here on");
             }
             Command::SetHot(on) => {
                 let began = Instant::now();
@@ -281,7 +281,7 @@ impl AtWork<'_> {
                     self.mail.send(Message::Hot(Err(format!("{error:#}"))))?;
                 }
                 self.pacing.spent(Cause::Setup, began.elapsed());
-                self.pacing.hurry_from(SOON, Instant::now(), "the sampling of stacks was switched");
+                self.pacing.hurry_from(SOON, Instant::now(), "the sampling of stacks was switched on or off");
             }
             Command::SetAccess(on) => {
                 let began = Instant::now();

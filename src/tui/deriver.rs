@@ -114,7 +114,7 @@ fn written(kept: Option<KeptSamples>, name: String) -> Result<String, String> {
     let kept = kept.ok_or_else(none)?;
     let text = page(kept, TimeZone::system()).ok_or_else(none)?;
     let path = Path::new(&name);
-    let file = path.file_name().ok_or_else(|| format!("{name} names no file"))?;
+    let file = path.file_name().ok_or_else(|| format!("{name} is not a file name"))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let made = Dir::for_file(folder).and_then(|dir| Ok(dir.publish(Path::new(file), text.as_bytes())?));
     made.map(|()| name.clone()).map_err(|error| format!("{name}: {error:#}"))

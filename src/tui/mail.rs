@@ -143,7 +143,7 @@ impl Waiting {
 fn note(notes: &mut Vec<String>, samples: u64) {
     const WORDS: &str = "an interval is longer than requested: the terminal was behind";
     notes.retain(|note| !note.starts_with(WORDS));
-    notes.push(format!("{WORDS}; {samples} samples are one interval"));
+    notes.push(format!("{WORDS}; {samples} samples were merged into one interval"));
 }
 
 #[cfg(test)]
@@ -206,7 +206,10 @@ pub(super) mod tests {
         assert_eq!(samples.iter().map(|(taken, _)| taken).sum::<u64>(), u64::from(INTERVALS));
         let (taken, notes) = samples.pop().unwrap();
         assert_eq!(taken, u64::from(INTERVALS) - WAITING as u64 + 1);
-        assert!(notes.len() == 1 && notes[0].ends_with("93 samples are one interval"), "{notes:?}");
+        assert!(
+            notes.len() == 1 && notes[0].ends_with("93 samples were merged into one interval"),
+            "{notes:?}"
+        );
         assert!(samples.iter().all(|(_, notes)| notes.is_empty()), "{samples:?}");
         assert_eq!(stacks, INTERVALS as usize);
         assert_eq!(progress, [u64::from(INTERVALS)]);

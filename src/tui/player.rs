@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
 
 /// The message when hot spots are requested and the recording has none.
-const NO_STACKS: &str = "no stacks were recorded here: numatop-ng record --hot keeps them";
+const NO_STACKS: &str = "no stacks were recorded here: numatop-ng record --hot records stacks";
 
 /// Whether the recording moves by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]

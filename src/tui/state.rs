@@ -166,7 +166,7 @@ impl State {
     /// Begins to sample the accesses of processes on the screen, or ends it.
     pub fn toggle_sampling(&mut self) {
         if self.replay.is_some() {
-            self.message = Some("accesses are sampled on a running machine only".into());
+            self.message = Some("accesses can be sampled only on a running machine".into());
             return;
         }
         self.sampling = !self.sampling;
@@ -183,7 +183,7 @@ impl State {
             return None;
         }
         if self.scope == scope {
-            self.message = Some("no scope was chosen here: c on a container chooses it".into());
+            self.message = Some("no scope is set: c on a container sets one".into());
             return None;
         }
         self.scope = scope;

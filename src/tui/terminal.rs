@@ -97,7 +97,7 @@ impl Tty {
     pub(super) fn redraw(&mut self) -> Result<()> {
         // Not Terminal::clear, which asks the terminal where the cursor is: the input thread would get
         // the answer.
-        let size = self.terminal.size().context("asking for the size of the terminal")?;
+        let size = self.terminal.size().context("reading the size of the terminal")?;
         self.terminal.resize(size.into()).context("clearing the screen")
     }
 

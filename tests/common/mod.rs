@@ -356,11 +356,11 @@ pub fn sets() -> Vec<(&'static str, Choice)> {
     let events = |names: &[&str]| names.iter().map(|name| Event::named(name).unwrap()).collect();
     let no = |role: Role, why: &str| (role, Missing::Unsupported(why.into()));
     let basic = Choice { events: events(&["cycles", "instructions"]), ..Choice::default() };
-    let absent = [no(Role::Llc, "no counter is left for it")].into();
+    let absent = [no(Role::Llc, "no hardware counter is left for this event")].into();
     let cache =
         Choice { events: events(&["cycles", "instructions", "branch-misses"]), absent, ..Choice::default() };
     let absent =
-        [no(Role::Cycles, "no such counter on this CPU"), no(Role::Dtlb, "no such counter on this CPU")];
+        [no(Role::Cycles, "this CPU has no such counter"), no(Role::Dtlb, "this CPU has no such counter")];
     vec![("basic", basic), ("cache", cache), ("tlb", Choice { absent: absent.into(), ..Choice::default() })]
 }
 

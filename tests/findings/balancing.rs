@@ -36,7 +36,7 @@ pub mod balancing_ping_pong {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "NUMA balancing moves 15.6 MiB of cache's memory between nodes 0-1 each second, and as much comes back."
+            "NUMA balancing moves 15.6 MiB of cache's memory between nodes 0-1 each second, and about as much comes back."
         );
         assert_eq!(commands(&found[0])[0], "sysctl -w kernel.numa_balancing=0");
         assert!((found[0].advice.gain.at_least.unwrap() - 0.6).abs() < 0.01, "{:?}", found[0].advice.gain);

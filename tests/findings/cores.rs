@@ -40,7 +40,7 @@ mod sibling_contention {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "worker runs beside busy threads of its cores for 80.0 % of its time, while 7 cores of node 0 are idle."
+            "worker shares cores with busy threads for 80.0 % of its time, while 7 cores of node 0 are idle."
         );
         assert_eq!(commands(&found[0]), ["taskset -acp 1-2 700"]);
         // Two CPUs, 80 % of their time at 60 % of the speed.
@@ -102,7 +102,7 @@ mod sibling_contention {
         assert_eq!(commands(&found[0]), ["taskset -acp 0-1 700"]);
         assert_eq!(found[0].advice.undo[0].line.as_ref().unwrap().to_string(), "taskset -acp 0,16 700");
         let details = format!("{:?}", numatop_ng::finding::details::details(&found[0]));
-        assert!(details.contains("It may use CPUs 0,16 only."), "{details}");
+        assert!(details.contains("Its allowed CPUs: 0,16."), "{details}");
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod shared_cores {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "3c0f6a4c2b9f and 9f8e7d6c5b4a are pinned to the same cores: 4 CPUs of the first share cores with the second, and 12 idle cores \
+            "3c0f6a4c2b9f and 9f8e7d6c5b4a are pinned to the same cores: 4 CPUs of the first container share cores with the second. 12 idle cores \
              are in no cpuset."
         );
         // The smaller one moves, to cores of the same node.

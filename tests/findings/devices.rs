@@ -294,7 +294,7 @@ pub mod gpu_away {
         let found = it(world);
         assert_eq!(
             found[0].advice.sentence,
-            "train holds nvidia0 on node 1, and spends 100 % of its time on other nodes: its cpuset is CPUs 0-7,16-23."
+            "train holds nvidia0 on node 1, and spends 100 % of its time on other nodes, because its cpuset has CPUs 0-7,16-23 only."
         );
         assert!(commands(&found[0]).is_empty() && found[0].advice.undo.is_empty());
         assert_eq!(found[0].advice.commands[0].words, "add CPUs of node 1 to its cpuset: 8-15,24-31");

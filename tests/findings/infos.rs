@@ -518,7 +518,7 @@ mod cpus_too_few {
         let found = found(world(None), 70, "cpus-too-few");
         assert_eq!(found[0].severity, Severity::Info);
         assert!(
-            found[0].advice.sentence.contains("may use 4 CPUs, all busy"),
+            found[0].advice.sentence.contains("is limited to 4 CPUs, all busy"),
             "{}",
             found[0].advice.sentence
         );

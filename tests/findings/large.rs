@@ -76,8 +76,7 @@ pub mod larger_than_node {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "mysqld has 54.0 GiB of the 64.0 GiB of node 0, which has no room left; memory of 815 postgres and of another process is \
-             elsewhere."
+            "mysqld has 54.0 GiB of the 64.0 GiB of node 0, which has no room left; memory of 815 postgres and of another process is on other nodes."
         );
         // 88 and 40 % at distance 20, of two CPUs each.
         let gain = 2.0 * (1.0 - 1.0 / 1.88) + 2.0 * (1.0 - 1.0 / 1.4);

@@ -93,7 +93,7 @@ mod balancing_cost {
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
             found[0].advice.sentence,
-            "NUMA balancing takes 14.1 % of mysqld's time and has not improved its placement meanwhile."
+            "NUMA balancing takes 14.1 % of mysqld's time, and the placement has not improved meanwhile."
         );
         let gain = &found[0].advice.gain;
         assert!((gain.at_least.unwrap() - 0.564).abs() < 0.01, "{gain:?}");

@@ -43,7 +43,7 @@ mod slow_clock {
         assert_eq!(found[0].key.subject.to_string(), "node 1");
         assert_eq!(
             found[0].advice.sentence,
-            "CPUs of node 1 run at 1.40 GHz, those of node 0 at 2.00, although node 1 is 80.0 % busy."
+            "CPUs of node 1 run at 1.40 GHz, those of node 0 at 2.00 GHz, although node 1 is 80.0 % busy."
         );
     }
 
@@ -109,7 +109,7 @@ mod noisy_neighbour {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "mysqld needs 3.5 times the cycles per instruction of its twin 4410 on node 1. It shares node 0 with mysqld 4242."
+            "mysqld needs 3.5 times the cycles per instruction of process 4410 of the same name on node 1. mysqld 4242 runs on node 0, too."
         );
         // Up to 71 % of its time.
         assert!((found[0].advice.gain.at_most.unwrap() - 15.0 * (1.0 - 4.0 / 14.0)).abs() < 0.1);
@@ -148,8 +148,8 @@ mod noisy_neighbour {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
         assert_eq!(
             found[0].advice.sentence,
-            "mysqld needs 3.5 times the cycles per instruction of its twin 4410 on socket 1. It shares socket 0 with mysqld \
-             4242."
+            "mysqld needs 3.5 times the cycles per instruction of process 4410 of the same name on socket 1. mysqld \
+             4242 runs on socket 0, too."
         );
         assert_eq!(found[0].evidence[2].of.to_string(), "socket 0");
         assert!(found[0].advice.or_else[1].contains("hides its nodes"));
@@ -164,7 +164,7 @@ mod noisy_neighbour {
         let finding = found(world, 70, ID).remove(0);
         assert_eq!(commands(&finding), ["taskset -acp 32-63 4242"]);
         assert_eq!(undo(&finding), ["taskset -acp 0-63 4242"]);
-        assert_eq!(finding.advice.commands[1].words, "start it with taskset -c 32-63");
+        assert_eq!(finding.advice.commands[1].words, "start the program with taskset -c 32-63");
         // Bound processes stay.
         let mut bound = hidden();
         bound.actors[1].runs = vec![(0, 800.0)];

@@ -50,8 +50,7 @@ pub mod lopsided_nodes {
         assert_eq!(found[0].key.subject.to_string(), "node 0");
         assert_eq!(
             found[0].advice.sentence,
-            "Node 0 is 93.8 % busy and tasks wait; node 1 is 0.0 % busy. 2 subjects are bound to node 0; 3c0f6a4c2b9f fits \
-             on node 1."
+            "Node 0 is 93.8 % busy and tasks wait; node 1 is 0.0 % busy. 2 subjects are bound to node 0; 3c0f6a4c2b9f would fit on node 1."
         );
         let bind = &commands(&found[0])[0];
         assert!(bind.starts_with("docker update --cpuset-cpus 8-15,24-31 --cpuset-mems 1 3c0f"), "{bind}");
@@ -175,8 +174,7 @@ pub mod lopsided_nodes {
         assert_eq!(found[0].key.to_string(), "lopsided-nodes/socket 0");
         assert_eq!(
             found[0].advice.sentence,
-            "Socket 0 is 92.3 % busy and tasks wait; socket 1 is 0.0 % busy. 2 subjects are bound to socket 0; 3c0f6a4c2b9f \
-             fits on socket 1."
+            "Socket 0 is 92.3 % busy and tasks wait; socket 1 is 0.0 % busy. 2 subjects are bound to socket 0; 3c0f6a4c2b9f would fit on socket 1."
         );
         let id = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
         assert_eq!(commands(&found[0]), [format!("docker update --cpuset-cpus 26-51,78-103 {id}")]);
@@ -257,7 +255,7 @@ mod interleaved_on_one_node {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
         assert_eq!(
             found[0].advice.sentence,
-            "redis spreads its memory over 2 nodes but runs on node 0, where all of it fits."
+            "redis interleaves its memory over 2 nodes but runs on node 0, where all of it fits."
         );
         assert_eq!(commands(&found[0]), ["migratepages 900 1 0"]);
     }
@@ -350,14 +348,14 @@ mod reclaim_threads_busy {
         assert_eq!(found[0].key.subject.to_string(), "node 1");
         assert_eq!(
             found[0].advice.sentence,
-            "kswapd1 takes 38.0 % of a CPU: it reclaims pages of node 1, most likely because files are read (75.0 % of its memory is page cache)."
+            "kswapd1 takes 38.0 % of a CPU: it reclaims pages of node 1, most likely because files are read (75.0 % of the node's memory is page cache)."
         );
     }
 
     #[test]
     fn compaction_has_another_sentence() {
         let found = found(world("kcompactd1", 38.0), 70, ID);
-        assert!(found[0].advice.sentence.ends_with("moved to make room for large ones."));
+        assert!(found[0].advice.sentence.ends_with("moved to make room for large pages."));
     }
 
     #[test]
@@ -428,7 +426,7 @@ mod distances_wrong {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "The firmware gives 32 as the distance from node 1 to node 3, but the distance back is different."
+            "The firmware gives 32 as the distance from node 1 to node 3, but the distance in the other direction is different."
         );
     }
 
@@ -478,7 +476,7 @@ mod distances_wrong {
         let far = |a, b| if (a, b) == (2, 2) { 11 } else { right(a, b) };
         assert_eq!(found(world(far), 3, ID)[0].evidence[0].value, 11.0);
         let near = |a: u32, b: u32| if a + b == 1 { 10 } else { right(a, b) };
-        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only a node itself"));
+        assert!(found(world(near), 3, ID)[0].advice.sentence.contains("only the node itself"));
         let equal = |a, b| if a == b { 10 } else { 20 };
         assert!(found(world(equal), 3, ID)[0].advice.sentence.contains("in one socket"));
     }
@@ -555,7 +553,7 @@ mod interrupts_on_busy_node {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "Interrupts take 14.2 % of node 0, where mysqld runs. Node 1 has 1.1 %."
+            "Interrupts take 14.2 % of node 0, where mysqld runs, and 1.1 % of node 1."
         );
         assert!((found[0].advice.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].advice.gain);
         assert!(commands(&found[0]).is_empty(), "it is not known which device has them");
@@ -598,7 +596,12 @@ mod interrupts_on_busy_node {
             found(world, 70, ID)
         };
         let one = loud(41_000, 2_000);
-        assert!(one[0].advice.sentence.ends_with("Node 1 has 1.1 %. eth0 has 41k of them a second there."));
+        assert!(
+            one[0]
+                .advice
+                .sentence
+                .ends_with("and 1.1 % of node 1. eth0 raises 41k interrupts a second there.")
+        );
         assert!(commands(&one[0])[1].contains("0000:3b:00.4"), "{:?}", commands(&one[0]));
         let quiet = loud(3, 0);
         assert!(commands(&quiet[0]).is_empty(), "three interrupts a second are no tenth of a node");

@@ -70,7 +70,7 @@ mod remote_after_pin {
         assert_eq!((finding.severity, finding.confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             finding.advice.sentence,
-            "mysqld may run on node 0 only, but 42.0 +-3.1 % of its memory is on node 1."
+            "mysqld can run only on node 0, but 42.0 +-3.1 % of its memory is on node 1."
         );
         assert_eq!(commands(finding), ["migratepages 4242 1 0"]);
         // 42 % at distance 20: 1 - 1 / 1.42.
@@ -113,7 +113,7 @@ mod remote_after_pin {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "3c0f6a4c2b9f may run on node 0 only, but 42.0 +-3.1 % of the memory of its processes is on node 1."
+            "3c0f6a4c2b9f can run only on node 0, but 42.0 +-3.1 % of the memory of its processes is on node 1."
         );
         assert!(commands(&found[0])[0].starts_with("docker update --cpuset-cpus 0-7 --cpuset-mems 0 "));
         assert_eq!(found[0].identity.cpus.as_deref(), Some("0-7"));
@@ -344,7 +344,7 @@ mod cpus_and_memory_apart {
         assert_eq!(found[0].severity, Severity::Warning);
         assert_eq!(
             found[0].advice.sentence,
-            "3c0f6a4c2b9f may run on node 0 only and take memory from node 1 only: every access is remote."
+            "3c0f6a4c2b9f is limited to CPUs of node 0 and to memory of node 1: every access is remote."
         );
         let line = format!("docker update --cpuset-cpus 0-3 --cpuset-mems 0 {ID}");
         assert_eq!(commands(&found[0]), [line]);
@@ -490,12 +490,12 @@ mod page_cache_fills_node {
         assert!(found.advice.sentence.contains("page cache (59 % jobs), so"), "{}", found.advice.sentence);
         // Half of the lost part is on node 1.
         assert_eq!(commands(&found)[0], "echo \"19408M swappiness=0\" > /sys/fs/cgroup/jobs/memory.reclaim");
-        assert!(found.advice.commands[0].words.contains("9704 MiB of it on nodes other than 0"));
+        assert!(found.advice.commands[0].words.contains("9704 MiB on nodes other than 0"));
         let owner = found.evidence.last().unwrap();
         assert_eq!((owner.metric, owner.value), ("cache_bytes_by_node", 20.0 * GIB as f64));
         let before = owned(&[(PLAIN, 20 * GIB, 0)], Some(GroupReclaim::Amount));
         assert_eq!(commands(&before)[0], "echo 9704M > /sys/fs/cgroup/jobs/memory.reclaim");
-        assert!(before.advice.commands[0].words.contains("may be swapped"));
+        assert!(before.advice.commands[0].words.contains("can also swap"));
     }
 
     #[test]
@@ -516,7 +516,11 @@ mod page_cache_fills_node {
         assert_eq!(commands(&many)[0], all);
         assert!(many.advice.sentence.contains("(32 % jobs, 29 % mysql.service)"), "{}", many.advice.sentence);
         let none = owned(&[(SERVICE, GIB, 0)], Some(GroupReclaim::Swappiness));
-        assert!(none.advice.sentence.contains("97 % no group with tasks"), "{}", none.advice.sentence);
+        assert!(
+            none.advice.sentence.contains("97 % charged to no group with tasks"),
+            "{}",
+            none.advice.sentence
+        );
     }
 
     #[test]
@@ -620,7 +624,7 @@ mod memory_on_one_node {
         assert_eq!((found.severity, found.confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             found.advice.sentence,
-            "java runs 50.0 % of its time on node 1, which has none of its 20.0 GiB: that is on node 0."
+            "java runs 50.0 % of its time on node 1, which has none of its 20.0 GiB; its memory is on node 0."
         );
         assert!(found.advice.commands[0].words.starts_with("kernel.numa_balancing=1"));
     }

@@ -94,7 +94,7 @@ fn symptoms_that_ended_are_not_found() {
     assert!(!symptoms.is_empty());
     engine.interrupt();
     for key in symptoms {
-        let ended = engine.ended().find(|ended| ended.key == key).expect("it has ended");
+        let ended = engine.ended().find(|ended| ended.key == key).expect("the process has ended");
         assert!(ended.is_symptom(), "{key}");
     }
     assert_eq!(engine.gravest_ended(), causes.into_iter().max());

@@ -37,7 +37,7 @@ mod bound_to_busy_cpus {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "worker waits 2.8 s of each second for the 1 CPU that it may use, and 15.0 CPUs are idle."
+            "worker waits 2.8 s of each second for the 1 CPU in its affinity, and 15.0 CPUs are idle."
         );
         assert_eq!(commands(&found[0])[0], "taskset -acp 0-7,16-23 600", "CPUs of its own node are enough");
         assert!(found[0].advice.undo[0].line.is_none(), "lists of several threads are not known");
@@ -298,7 +298,7 @@ mod cores_exhausted {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "16 of 16 cores have all of their threads busy: 32 CPUs share the units of 16 cores."
+            "16 of 16 cores have all of their threads busy: 32 CPUs share the execution units of 16 cores."
         );
     }
 
@@ -309,7 +309,7 @@ mod cores_exhausted {
         Arc::make_mut(&mut world.host).topology.calibration = Some(calibration);
         assert_eq!(
             found(world, 70, ID)[0].advice.sentence,
-            "16 of 16 cores have all of their threads busy: 32 CPUs do the work of 16 to 30 cores, by what calibrate measured."
+            "16 of 16 cores have all of their threads busy: 32 CPUs do the work of 16 to 30 cores, as calibrate measured."
         );
     }
 
@@ -330,7 +330,7 @@ mod cores_exhausted {
         assert_eq!(found[0].key.subject.to_string(), "socket 0");
         assert_eq!(
             found[0].advice.sentence,
-            "26 of 26 cores of socket 0 have all of their threads busy: 52 CPUs share the units of 26 cores."
+            "26 of 26 cores of socket 0 have all of their threads busy: 52 CPUs share the execution units of 26 cores."
         );
         assert!(found[0].advice.or_else[0].starts_with("Socket 1 is 20.0 % busy"));
         let value = &found[0].evidence[0];

@@ -303,7 +303,7 @@ mod groups {
         let finding = one(world_of(world), ID).unwrap();
         assert_eq!(finding.severity, Severity::Info);
         assert!(
-            finding.advice.or_else[0].starts_with("Other processes map it, too"),
+            finding.advice.or_else[0].starts_with("Other processes also map this memory"),
             "{:?}",
             finding.advice.or_else
         );
@@ -406,7 +406,7 @@ mod groups {
         let finding = &engine.findings()[0];
         assert_eq!(
             finding.advice.sentence,
-            "mysql.service, 4 processes, may run on node 0 only, but 51.4 +-2.7 % of their memory is on node 1."
+            "mysql.service, 4 processes, can run only on node 0, but 51.4 +-2.7 % of their memory is on node 1."
         );
         assert_eq!(commands(finding), ["migratepages 900 1 0"]);
         let words = &finding.advice.commands[0].words;

@@ -155,7 +155,7 @@ pub mod tier_ping_pong {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "Each second 14000 pages of node 0 go to slower memory and 10000 come back; that takes 20.0 % of a CPU."
+            "Each second 14000 pages of node 0 go to slower memory and 10000 come back; the transfers take 20.0 % of a CPU."
         );
         assert_eq!(commands(&found[0]), ["sysctl -w kernel.numa_balancing_promote_rate_limit_MBps=2"]);
     }

@@ -90,7 +90,7 @@ impl Unread {
     }
 
     fn pid(&self) -> Result<u32> {
-        self.child.process_id().context("it has ended")
+        self.child.process_id().context("the process has ended")
     }
 
     /// Bytes that it wrote and nothing has read.

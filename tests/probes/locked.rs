@@ -60,7 +60,7 @@ pub fn no_interval_waits_for_a_locked_process() -> Result<()> {
             line["notes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let length = line["interval_ns"].as_f64().context("interval_ns")? / 1e9;
         // A machine that is busy has no CPU for us, which is not what waits for a lock look like.
-        let had_no_cpu = notes.iter().any(|note| note.contains("other tasks had the CPUs"));
+        let had_no_cpu = notes.iter().any(|note| note.contains("other tasks used the CPUs"));
         ensure!(had_no_cpu || length <= INTERVAL_S * LONGEST, "an interval of {length} s: {notes:?}");
         let row_of_locked = row(&line, locked.pids[0]).context("it has no row")?;
         ensure!(

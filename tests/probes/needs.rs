@@ -250,7 +250,7 @@ fn list_walk() -> Result<()> {
     let trials = report["probes"].as_array().context("doctor tried nothing")?;
     let walk = trials.iter().find(|trial| trial["probe"] == "task walk").context("doctor tried no walk")?;
     let detail = walk["detail"].as_str().unwrap_or_default();
-    match detail.split_once("each sample visits all: ") {
+    match detail.split_once("each sample visits all tasks: ") {
         Some((_, why)) => Err(Error::msg(why.to_owned())),
         None => Ok(()),
     }

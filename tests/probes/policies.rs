@@ -201,7 +201,7 @@ pub fn policies_of_several_processes_come_with_their_pages() -> Result<()> {
     }
     let processes = children
         .iter()
-        .map(|child| Ok((child.pid(), start_ns(child.pid()).context("it has ended")?)))
+        .map(|child| Ok((child.pid(), start_ns(child.pid()).context("the process has ended")?)))
         .collect::<Result<Vec<ProcessId>>>()?;
     let mut reader = MmReader::new(PathBuf::from(program::path()));
     with_probe(|probe| {

@@ -167,7 +167,7 @@ pub fn a_locked_process_is_looked_at_closely_and_the_screen_goes_on() -> Result<
     terminal.press("\r")?;
     terminal.until("why it has no command line", |text| text.contains("its address space is locked"))?;
     terminal.press("m")?;
-    terminal.until("that its mappings are read", |text| text.contains("reading its mappings"))?;
+    terminal.until("that its mappings are read", |text| text.contains("reading the mappings"))?;
     let pid = locked.pids[0].to_string();
     terminal.until("why it has none", |text| text.matches("its address space is locked").count() == 2)?;
     let began = Instant::now();
@@ -176,7 +176,7 @@ pub fn a_locked_process_is_looked_at_closely_and_the_screen_goes_on() -> Result<
     ensure!(began.elapsed() < Duration::from_secs(2), "a key took {:?}", began.elapsed());
     // Read again, and not waited for.
     terminal.press("m")?;
-    terminal.until("that its mappings are read", |text| text.contains("reading its mappings"))?;
+    terminal.until("that its mappings are read", |text| text.contains("reading the mappings"))?;
     let began = Instant::now();
     send(&terminal, libc::SIGTERM)?;
     terminal.ended()?;

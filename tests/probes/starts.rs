@@ -37,10 +37,10 @@ pub fn too_few_open_files_are_named_with_the_limit() -> Result<()> {
             continue;
         }
         ensure!(output.status.code() == Some(1), "limit {limit}: {}: {said}", output.status);
-        for word in ["Too many open files", &format!("no more than {limit}"), "ulimit -n 4096"] {
+        for word in ["Too many open files", &format!("only {limit}"), "ulimit -n 4096"] {
             ensure!(said.contains(word), "limit {limit}: '{word}' is not said: {said}");
         }
-        ensure!(!said.contains("report it"), "limit {limit}: {said}");
+        ensure!(!said.contains("please report"), "limit {limit}: {said}");
     }
     // The limit of a login shell is enough.
     let output = limited(libc::RLIMIT_NOFILE, 1024)?;
@@ -65,10 +65,10 @@ pub fn too_little_address_space_is_named_with_the_limit() -> Result<()> {
             continue;
         }
         named += 1;
-        for word in [&format!("no more than {limit} bytes of address space"), "ulimit -v unlimited"] {
+        for word in [&format!("limited to {limit} bytes of address space"), "ulimit -v unlimited"] {
             ensure!(said.contains(word), "{mib} MiB: '{word}' is not said: {}: {said}", output.status);
         }
-        ensure!(!said.contains("report it"), "{mib} MiB: {said}");
+        ensure!(!said.contains("please report"), "{mib} MiB: {said}");
     }
     anyhow::bail!("400 MiB are not enough")
 }

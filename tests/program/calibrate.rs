@@ -150,7 +150,7 @@ fn what_was_measured_is_stored_and_shown_again() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
     let shown = run(&folder.0, &["calibrate", "--show", file.to_str().unwrap(), "--format", "json"]);
     assert_eq!(json(&shown), measured);
-    assert!(stderr(&shown).contains("it matches this machine"), "{}", stderr(&shown));
+    assert!(stderr(&shown).contains("the profile matches this machine"), "{}", stderr(&shown));
     let same =
         run(&folder.0, &["calibrate", "--show", file.to_str().unwrap(), "--compare", file.to_str().unwrap()]);
     assert!(String::from_utf8(same.stdout).unwrap().contains("+0.0 %  (the same)"));
@@ -160,7 +160,7 @@ fn what_was_measured_is_stored_and_shown_again() {
     fs::write(&other, text).unwrap();
     let shown = run(&folder.0, &["calibrate", "--show", other.to_str().unwrap()]);
     assert!(
-        stderr(&shown).contains("it is from another machine or state: the machine's cache lines have changed since it was measured"),
+        stderr(&shown).contains("the profile is from another machine or state: the machine's cache lines have changed since the measurement"),
         "{}",
         stderr(&shown)
     );
@@ -421,7 +421,7 @@ fn a_profile_is_named_in_place_of_the_stored_one() {
     let output =
         run(&folder.0, &["topology", "--format", "json", "--machine-profile", other.to_str().unwrap()]);
     let why = json(&output)["measured"]["unused"].to_string();
-    assert!(why.contains("does not match this machine: it is from an unknown CPU"), "{why}");
+    assert!(why.contains("does not match this machine: the profile is from an unknown CPU"), "{why}");
     let output = run(&folder.0, &["topology", "--format", "json", "--machine-profile", ""]);
     assert!(json(&output)["measured"].is_null(), "{}", stderr(&output));
 }

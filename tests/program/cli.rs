@@ -251,17 +251,17 @@ fn only_a_regular_file_of_a_sensible_size_is_an_event_table() {
         tables(&folder.0),
         (
             Some(2),
-            format!("numatop-ng: --pmu-dir: there is no event table (*.toml) in {}\n", folder.0.display())
+            format!("numatop-ng: --pmu-dir: {} contains no event table (*.toml)\n", folder.0.display())
         )
     );
     let table = folder.0.join("a.toml");
     rustix::fs::mknodat(rustix::fs::CWD, &table, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (code, said) = tables(&folder.0);
-    assert!(code == Some(2) && said.contains("a.toml: it is not a regular file"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("a.toml: the file is not a regular file"), "{code:?} {said}");
     fs::remove_file(&table).unwrap();
     symlink("/dev/zero", &table).unwrap();
     let (code, said) = tables(&folder.0);
-    assert!(code == Some(2) && said.contains("a.toml: it is not a regular file"), "{code:?} {said}");
+    assert!(code == Some(2) && said.contains("a.toml: the file is not a regular file"), "{code:?} {said}");
     fs::remove_file(&table).unwrap();
     fs::File::create(&table).unwrap().set_len(1 << 40).unwrap();
     let (code, said) = tables(&folder.0);

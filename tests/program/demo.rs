@@ -367,7 +367,7 @@ fn sets_of_events_are_chosen_in_the_demo() {
     view.until("stalls", |text| text.lines().any(is_counted)).unwrap();
     // The scope of the command line is none that was chosen here.
     view.press("C").unwrap();
-    view.until("the refusal", |text| text.contains("no scope was chosen here")).unwrap();
+    view.until("the refusal", |text| text.contains("no scope is set")).unwrap();
 }
 
 #[test]

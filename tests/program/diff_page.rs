@@ -204,7 +204,7 @@ fn short_recordings_are_one_line_until_all_is_asked_for() {
     record(&b, &seconds(&mut other, 9));
     let short = diff(&a, &b, &[]);
     assert!(
-        short.contains("too short: A has 6 intervals, B has 8; 120 are needed (--all for numbers)"),
+        short.contains("too short: A has 6 intervals, B has 8; 120 are needed (--all shows numbers)"),
         "{short}"
     );
     assert!(short.lines().count() < 12, "{short}");
@@ -293,7 +293,7 @@ fn three_recordings_a_side_are_three_draws() {
     assert!(!found["warnings"].to_string().contains("how runs differ"), "{}", found["warnings"]);
     assert_eq!(row["unit"], "percent");
     let page = stdout(&[&words[..1], &["--format", "html"], &words[3..]].concat());
-    assert!(page.contains("with each recording as one observation") && page.contains("a1 and 2 more"));
+    assert!(page.contains("counts each recording as one observation") && page.contains("a1 and 2 more"));
 }
 
 /// The exit code, and standard error.

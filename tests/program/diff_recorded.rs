@@ -123,7 +123,7 @@ fn a_diff_of_two_runs_of_a_command_begins_with_elapsed_time() {
     let line = text.lines().find(|line| line.starts_with("elapsed")).unwrap();
     // Half the speed on half the CPUs.
     assert!(
-        line.starts_with("elapsed 10.000 s (A), 20.000 s (B), +100.0 %; main cause: CPUs used 0."),
+        line.starts_with("elapsed time 10.000 s (A), 20.000 s (B), +100.0 %; main cause: CPUs used 0."),
         "{text}"
     );
     let json: serde_json::Value =

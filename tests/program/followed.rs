@@ -51,7 +51,7 @@ fn the_screen_says_that_the_file_it_follows_was_removed() {
     let mut view = follow(&copy.path());
     until(&mut view, "follows");
     fs::remove_file(copy.path()).unwrap();
-    until(&mut view, "was removed while it was followed: no more samples can come");
+    until(&mut view, "was removed while it was followed: no more samples will come");
     assert!(!title(&view).contains("follows"), "{}", title(&view));
 }
 
@@ -65,7 +65,7 @@ fn the_screen_says_that_the_file_it_follows_was_emptied_and_goes_on_with_it() {
     until(&mut view, "COMMAND");
     let file = OpenOptions::new().write(true).open(copy.path()).unwrap();
     file.set_len(0).unwrap();
-    until(&mut view, "was cut to 0 bytes; waiting until it grows again");
+    until(&mut view, "was cut to 0 bytes; waiting until the file grows again");
     assert!(title(&view).contains("follows"), "{}", title(&view));
     fs::write(copy.path(), whole).unwrap();
     view.until("no word of a file that has grown again", |text| !text.contains("was cut to 0 bytes"))

@@ -215,7 +215,10 @@ fn programs_without_rows_have_their_part_of_the_remote_accesses() {
     let lede = |flags: &[&str]| report(&path, flags)["lede"].as_str().unwrap().to_owned();
     for flags in [&["--top", "1"][..], &["--top", "3"], &["--comm", "^large$"]] {
         let lede = lede(flags);
-        assert!(lede.contains("left their node") && !lede.contains("of these:"), "{flags:?}: {lede}");
+        assert!(
+            lede.contains("left their node") && !lede.contains("of these accesses:"),
+            "{flags:?}: {lede}"
+        );
     }
     // Without the small ones it has the total.
     machine.actors.retain(|actor| actor.pid == 100);
@@ -278,7 +281,8 @@ fn a_pause_is_a_hole_with_its_reason() {
     let page = page(&path, &[]);
     assert!(page.contains("no space left on device") && page.contains("class=\"hole\""));
     assert!(
-        page.contains("In the totals, but not in the curves: 60 s at") && !page.contains("Not included"),
+        page.contains("Included in the totals, but not in the curves: 60 s at")
+            && !page.contains("Not included"),
         "the caveat"
     );
 }
@@ -304,7 +308,7 @@ fn more_gaps_than_are_kept_are_holes_too() {
     let page = page(&path, &[]);
     assert!(
         page.contains("There are 230 gaps")
-            && page.contains("In the totals, but not in the curves: 38 min in 230 gaps")
+            && page.contains("Included in the totals, but not in the curves: 38 min in 230 gaps")
     );
 }
 
@@ -348,7 +352,7 @@ fn damage_is_said_where_it_is() {
     std::fs::write(&broken, &bytes).unwrap();
     let found = report(&broken, &[]);
     assert!(!found["missing"]["gaps"].as_array().unwrap().is_empty());
-    assert!(page(&broken, &[]).contains("damaged and left out"));
+    assert!(page(&broken, &[]).contains("damaged and omitted"));
     let torn = scratch.join("torn.nrec");
     std::fs::write(&torn, &std::fs::read(&path).unwrap()[..middle]).unwrap();
     assert!(number(&report(&torn, &[])["missing"], "torn_bytes") > 0.0);
@@ -528,7 +532,7 @@ fn an_anonymous_gap_has_no_reason() {
     let path = scratch.join("paused.nrec");
     paused(&path, "writing /home/somebody/secret");
     let said = page(&path, &["--anonymous"]);
-    assert!(!said.contains("somebody") && said.contains("it may name files"));
+    assert!(!said.contains("somebody") && said.contains("it can contain file names"));
 }
 
 #[test]
@@ -599,7 +603,7 @@ fn one_node_has_no_columns_of_nodes() {
     let mut machine = Machine::new(host, Names::default(), vec![actor]);
     record(&path, &seconds(&mut machine, 20));
     let page = page(&path, &[]);
-    for word in ["Remote %", "From node to node", "runs / memory", "Moves/s"] {
+    for word in ["Remote %", "Node to node", "runs / memory", "Moves/s"] {
         assert!(!page.contains(word), "{word}");
     }
     assert!(page.contains("With one node all memory is local"));
@@ -609,8 +613,8 @@ fn one_node_has_no_columns_of_nodes() {
 fn measured_latencies_stand_beside_the_word_of_the_firmware() {
     let scratch = Scratch::new();
     for (only_ratios, cell, caption) in [
-        (false, ">164</td>", "in ns, as numatop-ng calibrate"),
-        (true, ">2.00</td>", "relative to the node itself"),
+        (false, ">164</td>", "in ns, measured by numatop-ng calibrate"),
+        (true, ">2.00</td>", "relative to local memory"),
     ] {
         let path = scratch.join(&format!("measured-{only_ratios}.nrec"));
         let mut machine = demo_machine();
@@ -637,7 +641,7 @@ fn measured_latencies_stand_beside_the_word_of_the_firmware() {
         record(&path, &samples);
         let page = page(&path, &[]);
         assert!(page.contains(cell) && page.contains(caption), "{only_ratios}");
-        assert!(page.contains("measured it on 2026-11-22"), "{only_ratios}");
+        assert!(page.contains("numatop-ng calibrate on 2026-11-22"), "{only_ratios}");
     }
 }
 

@@ -102,11 +102,11 @@ fn a_file_that_is_named_and_not_there_is_told() {
     let path = place.0.join("elsewhere.toml");
     let path = path.to_str().unwrap();
     let mut named = place.start(&["--config", path]);
-    named.until("a word", |text| text.contains("no file")).unwrap();
+    named.until("a word", |text| text.contains("does not exist")).unwrap();
     Place::quit(named);
     // The user's own need not be there.
     let own = place.start(&[]);
-    assert!(!own.text().contains("no file"), "{}", own.text());
+    assert!(!own.text().contains("does not exist"), "{}", own.text());
     Place::quit(own);
 }
 

@@ -101,7 +101,7 @@ fn without_a_symbolizer_names_are_missing_with_the_reason() {
     let address = a_function_of_this_test as fn(u64) -> u64 as usize as u64;
     namer.ask([(CodePlace::Address(me(), address), me())].into_iter());
     let answers = namer.answers(PATIENCE);
-    assert!(answers[0].1.module.contains("no symbolizer could be started"), "{answers:?}");
+    assert!(answers[0].1.module.contains("the symbolizer could not be started"), "{answers:?}");
 }
 
 /// Processes of this name that one of these started, with their lines in /proc.
@@ -141,7 +141,7 @@ fn started_by_hand_both_processes_say_what_they_are() {
     for name in [child::NAME, namer::NAME] {
         let output = Command::new(program::path()).arg0(name).stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("internal: numatop-ng starts it"));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("is internal: only numatop-ng starts it"));
     }
 }
 

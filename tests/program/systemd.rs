@@ -120,7 +120,10 @@ fn a_socket_that_does_not_listen_is_refused_by_its_number() {
     let words = ["exporter", "--from-recording", &file];
     let (code, said) = Run::activated(&words, [port.into(), datagrams.into()]).ended();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("socket 2 of the service manager") && said.contains("ListenStream="), "{said}");
+    assert!(
+        said.contains("socket 2 passed by the service manager") && said.contains("ListenStream="),
+        "{said}"
+    );
 }
 
 #[test]

@@ -335,7 +335,7 @@ fn placement() -> impl Strategy<Value = Arc<PlacementRaw>> {
     (any::<[u64; 3]>(), any::<[u32; 2]>(), vec(any::<u32>(), 0..4), any::<bool>(), policies).prop_map(
         |([start_ns, read_ns, space_bytes], [asked, error_hundredths], by_node, known, policies)| {
             let found = PagesFound { space_bytes, asked, by_node, error_hundredths };
-            let missing = Missing::NotPermitted("reading its maps: Permission denied".into());
+            let missing = Missing::NotPermitted("reading maps of the process: Permission denied".into());
             let policies = policies.map(|([read_ns, all_bytes, own_bytes], known, huge)| {
                 let why = || Missing::NotCollected("too large".into());
                 (read_ns, if known { Ok(PolicyBytes { all_bytes, own_bytes, huge }) } else { Err(why()) })

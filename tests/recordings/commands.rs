@@ -139,7 +139,7 @@ fn a_file_that_is_removed_is_not_waited_for() {
         let what = if replaced { "was replaced by another file" } else { "was removed" };
         assert_eq!(code, Some(1), "{said:?}");
         assert!(
-            said.len() == 1 && said[0].contains(what) && said[0].contains("no more samples can come"),
+            said.len() == 1 && said[0].contains(what) && said[0].contains("no more samples will come"),
             "{said:?}"
         );
     }

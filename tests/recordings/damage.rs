@@ -346,7 +346,7 @@ fn what_is_whole_and_what_is_not_is_all_of_the_file() {
             "{seed}, {round}: {report}"
         );
         assert_eq!(report.samples as usize, readable(&changed).len(), "{seed}, {round}: {report}");
-        assert!(report.is_intact() || report.to_string().contains("in all, bytes: "), "{report}");
+        assert!(report.is_intact() || report.to_string().contains("total size in bytes: "), "{report}");
         let parts = report.parts;
         let all = [
             parts.whole,
@@ -393,7 +393,10 @@ fn what_stands_behind_the_end_is_named() {
     let report = verify(&path).unwrap();
     let text = report.to_string();
     assert!(!report.is_intact() && report.samples == 12, "{text}");
-    assert!(text.contains(&format!("after its end: bytes {end} to {}", bytes.len())), "{text}");
+    assert!(
+        text.contains(&format!("after the end of the recording: bytes {end} to {}", bytes.len())),
+        "{text}"
+    );
     assert!(text.contains(&format!("tail -c +{}", end + 1)), "{text}");
 }
 

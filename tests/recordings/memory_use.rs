@@ -198,7 +198,7 @@ fn a_recording_without_samples_says_how_they_are_had() {
         last["missing"]["mem_time_pct"]
             .as_str()
             .unwrap()
-            .contains("--access or u in the details starts them"),
+            .contains("start them with --access or with u in the details"),
         "{last}"
     );
 }

@@ -55,7 +55,10 @@ fn a_recording_that_cannot_begin_leaves_no_file() {
     for attempt in 0..2 {
         let mut recorder = Recorder::open(&path, options()).unwrap();
         let why = format!("{:#}", recorder.record(&Arc::new(machine::host()), &too_large).unwrap_err());
-        assert!(why.starts_with("recording cannot begin: ") && why.contains("letters"), "{attempt}: {why}");
+        assert!(
+            why.starts_with("recording cannot begin: ") && why.contains("bytes in a name"),
+            "{attempt}: {why}"
+        );
         drop(recorder);
         assert!(files(scratch.path()).is_empty(), "{attempt}: {:?}", files(scratch.path()));
     }

@@ -210,7 +210,7 @@ fn damage_is_reported_where_it_is() {
     assert!(!report.is_intact());
     assert_eq!((report.samples, report.lost_frames, report.flaws.len()), (9, 1, 1));
     let text = report.to_string();
-    assert!(text.contains("damaged") && text.contains("the content of 1 frame\n"), "{text}");
+    assert!(text.contains("damaged") && text.contains("the data of 1 frame\n"), "{text}");
     let read = crate::recorder::samples(&path);
     assert!(read == samples[..9]);
 }

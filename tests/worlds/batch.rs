@@ -133,7 +133,8 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
         ended[before..].sort_unstable();
         let samples = ended.len() - before;
         longest = longest.max(samples);
-        let told = format!("the reader of the output was behind; {samples} samples are one interval");
+        let told =
+            format!("the reader of the output was behind; {samples} samples were merged into one interval");
         let notes = interval["notes"].to_string();
         assert_eq!(notes.contains(&told), samples > 1, "{samples} samples, {notes}");
     }

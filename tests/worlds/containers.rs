@@ -77,7 +77,7 @@ fn limits_and_memory_are_those_of_its_files() {
     let nodes = by_id("nodes_allowed").unwrap().read(row(&snapshot, 14), &snapshot).unwrap();
     assert!(matches!(&nodes, Value::Text(nodes) if !nodes.is_empty()), "{nodes:?}");
     let why = by_id("mem_limit_bytes").unwrap().read(row(&snapshot, 2), &snapshot).unwrap_err();
-    assert_eq!(why.to_string(), "it has no limit");
+    assert_eq!(why.to_string(), "the group has no memory limit");
 }
 
 #[test]

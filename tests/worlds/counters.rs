@@ -381,14 +381,14 @@ fn a_counter_that_others_held_all_the_time_is_no_zero() {
     assert_eq!(bench.cell("rma_per_s"), "-");
     assert_eq!(
         bench.said("rma_per_s"),
-        "RMA/s is -: rma was not counted: another tool holds it, or its CPU is isolated"
+        "RMA/s is -: rma was not counted: its counter is in use, or the CPU is isolated"
     );
 }
 
 #[test]
 fn a_counter_that_is_not_open_on_every_cpu_is_no_number() {
     let mut bench = Bench::counts(&[(Role::Cycles, 100), (Role::Instructions, 700)]);
-    let why = "opening on CPU 3 instructions: Device or resource busy (os error 16); another tool holds the counter";
+    let why = "opening a counter on CPU 3 instructions: Device or resource busy (os error 16); another tool uses the counter";
     for id in ["instructions", "ipc", "cpi", "instructions_total"] {
         bench.host.missing.insert(id.into(), Missing::Unsupported(why.into()));
     }
@@ -403,7 +403,9 @@ fn a_counter_that_is_not_open_on_every_cpu_is_no_number() {
     assert_eq!(*value(&json, "cycles_total").0, json!(100));
     assert_eq!(bench.cell("ipc"), "-");
     assert!(
-        bench.said("ipc").starts_with("IPC is -: opening on CPU 3 instructions: Device or resource busy")
+        bench
+            .said("ipc")
+            .starts_with("IPC is -: opening a counter on CPU 3 instructions: Device or resource busy")
     );
 }
 
@@ -431,7 +433,7 @@ fn a_counter_that_has_never_counted_is_no_zero() {
     for id in ["branch_mpki", "lma_per_s", "rma_per_s", "rma_lma", "lpi", "rpi"] {
         let (value, why) = value(&json, id);
         assert!(
-            value.is_null() && why.contains("opens, but has not counted anything yet"),
+            value.is_null() && why.contains("was opened, but has not counted anything yet"),
             "{id}: {value} {why}"
         );
         assert_eq!((&json["host"][id], &container(&json)[id]), (&Value::Null, &Value::Null), "{id}");
@@ -579,7 +581,7 @@ fn cores_of_two_kinds_add_up_and_the_same_cores_do_not() {
 #[test]
 fn a_counter_that_opens_and_counts_nothing_is_no_zero() {
     let mut bench = Bench::counts(&[(Role::Cycles, 100)]);
-    let why = "INST_RETIRED opens but counts nothing on this CPU";
+    let why = "INST_RETIRED can be opened but does not count on this CPU";
     for id in ["ipc", "cpi", "instructions_total"] {
         bench.host.missing.insert(id.into(), Missing::Unsupported(why.into()));
     }

@@ -43,6 +43,7 @@ fn passed() -> Vec<Trial> {
             Facility::Placement,
             Facility::SentTasks,
             Facility::DiskTraffic,
+            Facility::SocketTraffic,
             Facility::Accelerators,
         ],
         outcome: Ok("loaded, attached, run on 64 CPUs".into()),
@@ -185,7 +186,7 @@ fn a_first_step_that_works_does_not_hide_why_the_next_one_fails() {
 #[test]
 fn counters_that_fail_on_a_cpu_do_not_stop_the_live_view() {
     let mut trials = passed();
-    let refused = anyhow::Error::msg("opening on CPU 1 cycles: Too many open files (os error 24)");
+    let refused = anyhow::Error::msg("opening a counter on CPU 1 cycles: Too many open files (os error 24)");
     let parts = &[Facility::Counters, Facility::Counter(Role::Cycles), Facility::Counter(Role::Instructions)];
     trials.push(Trial { name: "counters on each CPU", parts, outcome: Err(refused), log: Vec::new() });
 
@@ -199,9 +200,9 @@ fn counters_that_fail_on_a_cpu_do_not_stop_the_live_view() {
 #[test]
 fn a_sandbox_that_forbids_move_pages_takes_placement_away_and_nothing_else() {
     let mut trials = passed();
-    let refused = anyhow::Error::msg("locating its pages: Operation not permitted (os error 1)");
+    let refused = anyhow::Error::msg("locating pages of the process: Operation not permitted (os error 1)");
     trials.push(Trial {
-        name: "memory by node",
+        name: "location of memory by node",
         parts: &[Facility::Placement],
         outcome: Err(refused),
         log: Vec::new(),
@@ -286,7 +287,7 @@ fn this_machine() {
     let failed: Vec<_> = report.probes.iter().filter(|probe| !probe.works).collect();
     // Most virtual machines have no such event: the reason is shown, and nothing depends on it.
     let is_usual = |probe: &Probe| {
-        probe.probe == "accesses by the PMU" && probe.detail.contains("no PMU here samples accesses")
+        probe.probe == "accesses sampled by the PMU" && probe.detail.contains("no PMU here samples accesses")
     };
     assert!(failed.iter().all(|probe| is_usual(probe)), "{text}");
     assert!(text.contains("ok    type information (BTF)"), "{text}");

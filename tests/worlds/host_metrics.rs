@@ -150,7 +150,7 @@ fn what_has_no_room_in_the_table_of_nodes_stands_below_it() {
     assert!(shown.contains("slab 1.0G, huge pages 128 free of 512"), "{shown}");
     assert!(shown.contains("interleave 0, local 19k, other 1.0k"), "{shown}");
     assert!(shown.contains("then other nodes are used (zone_reclaim_mode 0)"), "{shown}");
-    assert!(shown.contains("in 0, out 0 pages/s, of the whole machine"), "{shown}");
+    assert!(shown.contains("in 0, out 0 pages/s, whole machine"), "{shown}");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn time_in_interrupts_is_missing_where_a_cpu_has_no_line() {
     assert!(nodes[1]["irq_pct"].is_null() && nodes[1]["steal_pct"].is_null(), "{}", nodes[1]);
     assert!(json["host"]["irq_pct"].is_null());
     let reason = json["missing"]["irq_pct"].to_string();
-    assert!(reason.contains(&format!("lacked CPU {id} at ")), "{reason}");
+    assert!(reason.contains(&format!("had no lines for CPU {id} at ")), "{reason}");
 }
 
 /// Tasks and containers share the names of these keys, not their reasons.

@@ -127,11 +127,11 @@ fn a_set_of_events_is_chosen_and_says_what_it_is_without() {
     press(&mut app, "E");
     let text = screen(&app);
     assert!(text.contains("basic") && text.contains("cycles, instructions"), "{text}");
-    assert!(text.contains("no llc: no counter is left for it; cycles"), "{text}");
+    assert!(text.contains("no llc: no hardware counter is left for this event; cycles"), "{text}");
     press(&mut app, "Down");
     assert_eq!(press(&mut app, "Enter"), Some(Effect::SetEvents("cache")));
-    app.not_counted("tlb: no such counter on this CPU");
-    assert!(screen(&app).contains("tlb: no such counter on this CPU"), "{}", screen(&app));
+    app.not_counted("tlb: this CPU has no such counter");
+    assert!(screen(&app).contains("tlb: this CPU has no such counter"), "{}", screen(&app));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn scrubbing_stops_at_both_ends() {
     // The first sample begins an interval but ends none.
     assert_eq!(app.state.behind_ns(), Some(2_000_000_000));
     assert!(app.state.snapshot().unwrap().interval_ns.is_some());
-    assert!(app.state.message.as_deref().is_some_and(|text| text.contains("nothing older")));
+    assert!(app.state.message.as_deref().is_some_and(|text| text.contains("older intervals")));
     for _ in 0..10 {
         press(&mut app, "]");
     }
@@ -870,7 +870,7 @@ fn help_is_filtered_and_begins_with_the_keys_of_the_screen() {
         press(&mut app, key);
     }
     let text = screen(&app);
-    assert!(text.find("Keys here").unwrap() < text.find("the next matrix").unwrap(), "{text}");
+    assert!(text.find("Keys here").unwrap() < text.find("the next node-to-node matrix").unwrap(), "{text}");
     press(&mut app, "/");
     type_text(&mut app, "hide or show");
     press(&mut app, "Enter");

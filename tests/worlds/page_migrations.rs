@@ -62,7 +62,7 @@ fn what_leaves_a_node_comes_to_another() {
 #[test]
 fn without_a_hook_only_the_nodes_are_not_known() {
     let mut world = World::ft_2500();
-    let why = "migrate_misplaced_folio cannot be hooked: not by fentry: EPERM";
+    let why = "migrate_misplaced_folio does not accept a probe: not by fentry: EPERM";
     let missing = &mut std::sync::Arc::make_mut(&mut world.host).missing;
     for id in ["pages_in_per_s", "pages_out_per_s"] {
         missing.insert(id.into(), Missing::Unsupported(why.into()));

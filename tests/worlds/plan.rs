@@ -41,7 +41,7 @@ struct Row {
 
 #[rustfmt::skip]
 fn table() -> Vec<Row> {
-    const PROBES: &[Facility] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks, PageFlows, DiskTraffic, Accelerators];
+    const PROBES: &[Facility] = &[CpuTime, TaskWalk, Exits, Reclaim, NewPages, MovedPages, SentTasks, PageFlows, DiskTraffic, SocketTraffic, Accelerators];
     const COUNTERS: &[Facility] = &[
         Counters, Counter(Role::Cycles), Counter(Role::Instructions), Counter(Role::Lma), Counter(Role::Rma),
         Counter(Role::StallFrontend), Counter(Role::StallBackend), Counter(Role::Llc), Counter(Role::Dtlb),
@@ -90,7 +90,7 @@ fn table() -> Vec<Row> {
         row("no SMT", set(|host| host.topology = Fact::Known(fixture("kunpeng-920-4826"))), &[SmtTime], Exit::Ok, "one thread each"),
         row("sysfs not mounted", set(|host| {
             host.topology = Fact::unknown("opening /sys/devices/system/cpu/online: no such file");
-        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks, PageFlows, DeviceIrqs, DiskTraffic, Accelerators], Exit::CouldNotMeasure, "cpu/online"),
+        }), &[CpuTime, TaskWalk, Exits, SmtTime, NodeMemory, NodePages, Reclaim, Watermarks, NewPages, MovedPages, Placement, SentTasks, PageFlows, DeviceIrqs, DiskTraffic, SocketTraffic, Accelerators], Exit::CouldNotMeasure, "cpu/online"),
         row("nothing known about privileges", set(|host| {
             host.privileges.effective = Fact::unknown("/proc is not mounted");
             host.privileges.host_user_namespace = Fact::unknown("/proc is not mounted");
@@ -163,7 +163,9 @@ fn metrics_follow_from_the_parts_they_need() {
 
 #[test]
 fn memory_of_other_users_needs_a_capability_that_the_probes_do_not_need() {
-    let about = |host: &HostCheck| plan(host).caveats.iter().any(|caveat| caveat.about == "memory by node");
+    let about = |host: &HostCheck| {
+        plan(host).caveats.iter().any(|caveat| caveat.about == "location of memory by node")
+    };
     let mut user = user_with(CapSet::of(&Capability::NEEDED));
     assert!(about(&user));
     user.privileges.effective = Fact::Known(CapSet::of(&Capability::GRANTED));
@@ -177,8 +179,9 @@ fn memory_of_other_users_needs_a_capability_that_the_probes_do_not_need() {
 #[test]
 fn a_counter_that_one_cpu_does_not_give_takes_its_metrics_along() {
     let mut host = bare_metal();
-    let why =
-        Missing::Unsupported("opening on CPU 3 instructions: Device or resource busy (os error 16)".into());
+    let why = Missing::Unsupported(
+        "opening a counter on CPU 3 instructions: Device or resource busy (os error 16)".into(),
+    );
 
     assert!(host.pmu.refuse("instructions", &why), "news");
     assert!(!host.pmu.refuse("instructions", &why), "the second CPU is none");
@@ -220,14 +223,14 @@ fn with_a_small_pmu(platform: &str) -> HostCheck {
     set(|host| {
         host.pmu.platform = Fact::Known(platform.into());
         host.pmu.trials.retain(|trial| matches!(trial.event.role, Role::Cycles | Role::Instructions));
-        let why = Missing::Unsupported("no such counter on this CPU or hypervisor".into());
+        let why = Missing::Unsupported("this CPU or hypervisor has no such counter".into());
         host.pmu.absent = [Role::Lma, Role::Rma, Role::Llc].map(|role| (role, why.clone())).into();
     })
 }
 
 #[test]
 fn a_cloud_that_holds_back_some_counters_says_which_machines_have_them() {
-    for (platform, says) in [("Google", "enhanced (large C4)"), ("Amazon EC2", "whole sockets")] {
+    for (platform, says) in [("Google", "'enhanced' (large C4)"), ("Amazon EC2", "whole sockets")] {
         let plan = plan(&with_a_small_pmu(platform));
         assert!(metric(&plan, "ipc").is_ok(), "{platform}");
         for id in ["lma_per_s", "rma_per_s", "rma_lma", "llc_mpki"] {
@@ -242,7 +245,10 @@ fn a_cloud_that_holds_back_some_counters_says_which_machines_have_them() {
 #[test]
 fn a_counter_that_a_cloud_lets_open_but_not_count_has_the_same_advice() {
     let mut host = with_a_small_pmu("Google");
-    host.pmu.refuse("cycles", &Missing::Unsupported("cycles opens but counts nothing on this CPU".into()));
+    host.pmu.refuse(
+        "cycles",
+        &Missing::Unsupported("cycles can be opened but does not count on this CPU".into()),
+    );
     let advice = &metric(&plan(&host), "ghz").unwrap_err().advice.clone();
     assert!(advice.iter().any(|one| one.say.contains("architectural")), "{advice:?}");
 }
@@ -272,13 +278,17 @@ fn a_counter_nobody_asked_for_is_not_called_unsupported() {
 #[test]
 fn other_events_are_no_advice_where_even_cycles_are_absent() {
     let mut host = without_pmu();
-    let why = Missing::Unsupported("no such counter on this CPU or hypervisor".into());
+    let why = Missing::Unsupported("this CPU or hypervisor has no such counter".into());
     host.pmu.trials.clear();
     host.pmu.absent = [Role::Cycles, Role::Instructions].map(|role| (role, why.clone())).into();
     let found = plan(&host);
     let hindrance = metric(&found, "dtlb_mpki").unwrap_err();
     assert_eq!(hindrance.missing, why);
-    assert!(hindrance.advice.iter().all(|one| !one.say.contains("to count it")), "{:?}", hindrance.advice);
+    assert!(
+        hindrance.advice.iter().all(|one| !one.say.contains("to count this event")),
+        "{:?}",
+        hindrance.advice
+    );
 }
 
 #[test]

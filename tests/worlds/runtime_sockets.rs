@@ -106,7 +106,7 @@ fn a_runtime_that_hangs_is_left_alone() {
     }
     // Each timeout is reported.
     let said = book.take_troubles();
-    let limit = format!("no answer within {} s", DEADLINE.as_secs());
+    let limit = format!("no response within {} s", DEADLINE.as_secs());
     assert!(said.len() == 1 && said[0].contains("hang") && said[0].contains(&limit), "{said:?}");
 }
 

@@ -211,13 +211,13 @@ fn measured_costs_stand_beside_the_slit() {
 #[test]
 fn measured_costs_of_sixteen_nodes_fit_the_screen() {
     let screen = matrix(calibrated(World::ft_2500()), (80, 24), 5);
-    has_lines(&screen, &["node 0    82 164~  164", "node 15  164  164  164", "2 more nodes: < and > move"]);
+    has_lines(&screen, &["node 0    82 164~  164", "node 15  164  164  164", "2 more nodes: < and > scroll"]);
 }
 
 #[test]
 fn a_machine_that_was_not_measured_says_what_measures_it() {
     let screen = matrix(World::intel(), (80, 24), 5);
-    has_lines(&screen, &["nothing to show: not measured on this machine: numatop-ng calibrate"]);
+    has_lines(&screen, &["no values to show: not measured on this machine: numatop-ng calibrate"]);
 }
 
 #[test]
@@ -506,7 +506,7 @@ fn mappings_have_their_accesses_without_the_clock() {
     assert!(first.contains(" 79.5 "), "{chase}");
     // Most of its pages were not looked up.
     let few = shown(130, |found| (found.samples, found.with_address) = (3000, 3000));
-    assert!(few.contains("with address, 29% of these in a known mapping); "), "{few}");
+    assert!(few.contains("with address, 29% of the addresses in a known mapping); "), "{few}");
     // Beside shares of time they fit on a wide screen only.
     assert!(shown(140, |_| {}).contains("PMU%") && !shown(130, |_| {}).contains("PMU%"));
 }
@@ -549,7 +549,7 @@ fn contended_lines_have_the_code_of_both_sides() {
             press(&mut app, key);
         }
         let shown = text(&draw(&app, width, height));
-        assert!(shown.contains("contended lines n/a: "), "{shown}");
+        assert!(shown.contains("contended cache lines unavailable: "), "{shown}");
         let mut uses = accesses();
         uses.processes.values_mut().for_each(|found| Arc::make_mut(found).lines = contended());
         let sample = Sample { memory_use: Some(Arc::new(uses)), ..world.tick() };
@@ -610,7 +610,7 @@ fn memory_has_the_code_that_touched_it_first() {
             text(&draw(app, width, height))
         };
         let none = tick(&mut app, &mut world, Vec::new());
-        assert!(none.contains("nothing yet: press u, then wait"), "{none}");
+        assert!(none.contains("no result yet: press u, then wait"), "{none}");
         let shown = tick(&mut app, &mut world, touched_first());
         insta::assert_snapshot!(format!("first_touches_{width}x{height}"), shown);
         // Contended lines take its place, and threads.
@@ -635,14 +635,14 @@ fn a_clock_alone_says_why_no_line_is_listed() {
     let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
     app.sample(Arc::clone(&world.host), sample);
     let shown = text(&draw(&app, 100, 30));
-    assert!(shown.contains("contended lines n/a: no PMU here samples accesses"), "{shown}");
+    assert!(shown.contains("contended cache lines unavailable: no PMU here samples accesses"), "{shown}");
 }
 
 #[test]
 fn a_cpu_that_does_not_tell_of_lines_has_no_zero_of_them() {
     let mut world = World::intel();
     let why =
-        Missing::Unsupported("SPE on CPU 0-3 has no known code for lines that come from another core".into());
+        Missing::Unsupported("SPE on CPU 0-3 has no known code for cache lines from another core".into());
     Arc::make_mut(&mut world.host).missing.insert("contended_lines".into(), why);
     let mut app = app(&mut world, 3, (100, 30), Theme::new(false, false));
     for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "l"] {
@@ -657,12 +657,14 @@ fn a_cpu_that_does_not_tell_of_lines_has_no_zero_of_them() {
         text(&draw(&app, 100, 30))
     };
     let none = shown(0);
-    assert!(none.contains("contended lines n/a: SPE on CPU 0-3 has no known code"), "{none}");
-    assert!(!none.contains("took their line"), "{none}");
+    assert!(none.contains("contended cache lines unavailable: SPE on CPU 0-3 has no known code"), "{none}");
+    assert!(!none.contains("from another core's cache"), "{none}");
     // Others do.
     let some = shown(2);
     assert!(
-        some.contains("unknown for some CPUs: 2 of 600 accesses in 10 s took their line from another core"),
+        some.contains(
+            "unknown for some CPUs: 2 of 600 accesses in 10 s read a line from another core's cache"
+        ),
         "{some}"
     );
 }
@@ -710,15 +712,17 @@ fn counters_samples_and_placement_stand_side_by_side() {
 #[test]
 fn a_cpu_whose_samples_say_nothing_is_named_above_the_mappings() {
     let mut world = World::intel();
-    let why =
-        Missing::Unsupported("clock samples do not fall behind slow instructions on this CPU (3 %)".into());
+    let why = Missing::Unsupported(
+        "clock samples do not hit the instruction after a slow one on this CPU (3 %)".into(),
+    );
     Arc::make_mut(&mut world.host).missing.insert("mem_time_pct".into(), why);
     let mut app = app(&mut world, 4, (130, 40), Theme::new(false, false));
     for key in ["/", "m", "y", "s", "q", "l", "Enter", "Enter", "m"] {
         press(&mut app, key);
     }
     app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
-    let refused = "use n/a: clock samples do not fall behind slow instructions on this CPU (3 %); 5 of";
+    let refused =
+        "use n/a: clock samples do not hit the instruction after a slow one on this CPU (3 %); 5 of";
     assert!(!text(&draw(&app, 130, 40)).contains(refused), "nothing was asked for");
     press(&mut app, "u");
     press(&mut app, "Z");
@@ -741,7 +745,7 @@ fn memory_use_is_sampled_until_the_view_is_closed() {
     live.state.access = true;
     open(&mut live);
     assert_eq!(press(&mut live, "u"), None);
-    assert!(text(&draw(&live, 80, 24)).contains("all the time (--access)"));
+    assert!(text(&draw(&live, 80, 24)).contains("always sampled (--access)"));
     assert_eq!(press(&mut live, "Esc"), None);
 }
 
@@ -754,7 +758,7 @@ fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
         press(&mut app, key);
     }
     assert_eq!(press(&mut app, "m"), None);
-    assert!(text(&draw(&app, 130, 40)).contains("record --access keeps them"));
+    assert!(text(&draw(&app, 130, 40)).contains("if recorded with --access"));
     let sample = Sample { memory_use: Some(Arc::new(memory_use())), ..world.tick() };
     app.sample(Arc::clone(&world.host), sample);
     assert_eq!(press(&mut app, "m"), None);
@@ -762,7 +766,7 @@ fn mappings_in_use_are_those_of_the_recording_in_a_replay() {
     assert!(shown.contains("98% with address); 3 mappings recorded"), "{shown}");
     assert!(shown.contains("/var/lib/mysql/ibdata1") && shown.contains("[stack]"), "{shown}");
     assert_eq!(press(&mut app, "M"), None);
-    assert!(text(&draw(&app, 130, 40)).contains("counted on the running machine only"));
+    assert!(text(&draw(&app, 130, 40)).contains("only on the running machine"));
 }
 
 #[test]
@@ -815,7 +819,7 @@ fn counting_every_page_says_first_what_it_costs() {
     assert_eq!(press(&mut app, "M"), None);
     let said = text(&draw(&app, 80, 24));
     assert!(
-        said.contains("counting all pages of 19G takes up to 608 ms and stalls it: M again starts it"),
+        said.contains("counting all pages of 19G stalls the process for up to 608 ms: press M again"),
         "{said}"
     );
 
@@ -1061,10 +1065,10 @@ fn overhead_without_counters_or_rights_says_why() {
     let mut app = app(&mut World::vm(), 4, (100, 24), Theme::new(false, false));
     let screen = |app: &App| text(&draw(app, 100, 24));
     press(&mut app, "o");
-    assert!(screen(&app).contains("wait for an interval"), "{}", screen(&app));
+    assert!(screen(&app).contains("wait for one interval"), "{}", screen(&app));
     app.statistics(Ok(Statistics::default()));
     assert!(screen(&app).contains("no counters open"), "{}", screen(&app));
-    app.statistics(Err("switching on the statistics of BPF programs: EPERM".into()));
+    app.statistics(Err("enabling statistics of BPF programs: EPERM".into()));
     assert!(!app.is_open(ScreenId::Overhead) && screen(&app).contains("EPERM"), "{}", screen(&app));
 }
 
@@ -1074,7 +1078,7 @@ fn hot_spots_are_of_what_was_selected() {
     let screen = |app: &App| text(&draw(app, 120, 24));
     press(&mut app, "2");
     assert_eq!(press(&mut app, "p"), Some(Effect::SetHot(true)));
-    assert!(screen(&app).contains("Hot spots of everything in scope"), "{}", screen(&app));
+    assert!(screen(&app).contains("Hot spots of all tasks in scope"), "{}", screen(&app));
     assert!(screen(&app).contains("loading the sampler"));
     let news = common::hot::news(app.state.snapshot().unwrap());
     app.hot_news(Ok(news.clone()));
@@ -1265,5 +1269,5 @@ fn nodes_over_time_say_where_a_pause_is_and_what_is_not_measured() {
         press(&mut unknown, key);
     }
     let shown = text(&draw(&unknown, 120, 40));
-    assert_eq!(shown.matches("nothing to show yet").count(), 2, "{shown}");
+    assert_eq!(shown.matches("no values yet").count(), 2, "{shown}");
 }

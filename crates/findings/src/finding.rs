@@ -246,8 +246,8 @@ impl End {
     pub fn words(self) -> &'static str {
         match self {
             End::Cleared => "its condition no longer holds",
-            End::Unseen => "the data for it has been missing too long",
-            End::Gone => "its subject is gone",
+            End::Unseen => "its data has been missing too long",
+            End::Gone => "its subject has ended",
         }
     }
 }
@@ -297,16 +297,16 @@ impl Note {
     /// The same for people.
     pub fn words(self) -> &'static str {
         match self {
-            Note::Placement => "from its CPU time and memory by node",
-            Note::Room => "room for the memory to move",
+            Note::Placement => "computed from its CPU time and memory by node",
+            Note::Room => "room for the memory that moves",
             Note::Measured => "measured time",
             Note::Estimated => "an estimate",
-            Note::FreeElsewhere => "above the low watermarks of other nodes",
+            Note::FreeElsewhere => "free memory above the low watermarks of other nodes",
             Note::Setting => "setting",
-            Note::Witness => "so that memory is used",
-            Note::Compare => "to compare with",
+            Note::Witness => "shows that this memory is used",
+            Note::Compare => "for comparison",
             Note::AtMost => "or less",
-            Note::OneOfSeveral => "one of several",
+            Note::OneOfSeveral => "one of several subjects",
         }
     }
 }

@@ -139,7 +139,7 @@ fn compare_row(who: &Who, a: &[Side], b: &[Side], found: &mut Diff) {
             let missing = a.iter().chain(b).find_map(|side| side.missing.get(column.id)).cloned();
             let why = missing.or_else(|| {
                 (by_recording && !(of_a.is_empty() && of_b.is_empty()))
-                    .then(|| "fewer than two recordings per side have it".into())
+                    .then(|| "fewer than two recordings per side have this value".into())
             });
             if let Some(why) = why {
                 found.not_compared.entry(column.id).or_insert(why);

@@ -111,14 +111,14 @@ fn swapped_encodings_are_found() {
     found(
         Role::Instructions,
         &swapped,
-        "32.00 times the expected count: the encoding may be another event's",
+        "32.00 times the expected count: the encoding can be that of another event",
     );
 }
 
 #[test]
 fn half_twice_and_nothing_are_found_in_every_role() {
     for (role, _) in ROLES {
-        for (times, words) in [(0.5, ""), (2.0, ""), (0.0, "opens and counts nothing")] {
+        for (times, words) in [(0.5, ""), (2.0, ""), (0.0, "can be opened and counts nothing")] {
             // Twice the share of a stall is at most its whole, and slots have no separate number.
             if times > 0.0 && matches!(role, Role::StallBackend | Role::StallFrontend | Role::Slots) {
                 continue;
@@ -148,9 +148,9 @@ fn an_event_that_counts_everything_fails_its_control() {
         Role::Dtlb => amount,
         other => right(other, load, amount, local),
     };
-    found(Role::Llc, &everything, "counts where it must not, 100.0 %");
-    found(Role::Lma, &everything, "counts both nodes alike");
-    found(Role::Dtlb, &everything, "counts where it must not");
+    found(Role::Llc, &everything, "counts 100.0 % where it must count nothing");
+    found(Role::Lma, &everything, "counts both nodes equally");
+    found(Role::Dtlb, &everything, "counts 100.0 % where it must count nothing");
 }
 
 #[test]
@@ -184,11 +184,19 @@ fn known_mistakes_have_their_reasons() {
         &times(Role::Instructions, 16.0),
         "16 times the expected count: AMD erratum 1291",
     );
-    found(Role::Cycles, &times(Role::Cycles, 66.0 / 64.0), "+3.1 %: each instruction takes a cycle");
-    found(Role::Lma, &times(Role::Lma, 2.0), "twice: the neighbour of each line is prefetched, and 'sees'");
-    found(Role::Llc, &times(Role::Llc, 0.5), "half: it sees no prefetched line, and 'sees'");
+    found(Role::Cycles, &times(Role::Cycles, 66.0 / 64.0), "+3.1 %: each instruction takes one cycle");
+    found(
+        Role::Lma,
+        &times(Role::Lma, 2.0),
+        "twice the expected count: the neighbour of each line is prefetched, and 'sees'",
+    );
+    found(
+        Role::Llc,
+        &times(Role::Llc, 0.5),
+        "half the expected count: it does not see prefetched lines, and 'sees'",
+    );
     found(Role::Branch, &times(Role::Branch, 0.5), "half the expected count: one of two ways");
-    found(Role::Cycles, &times(Role::Cycles, 1.2), "differs by +20.0 %: please report it");
+    found(Role::Cycles, &times(Role::Cycles, 1.2), "differs by +20.0 %: please report this");
 }
 
 #[test]
@@ -225,10 +233,10 @@ fn nothing_passes_that_was_not_compared() {
             &(|measured: &mut Measured| measured.why = Some("no PMU".into())) as &dyn Fn(&mut Measured),
             "no PMU",
         ),
-        (&|measured: &mut Measured| measured.running = 0.5, "it counted 50 % of the time"),
+        (&|measured: &mut Measured| measured.running = 0.5, "the event was counted 50 % of the time"),
         (&|measured: &mut Measured| measured.on_node = 0.5, "only 50 % of the memory"),
-        (&|measured: &mut Measured| measured.user.clear(), "it was not counted"),
-        (&|measured: &mut Measured| measured.amount = 0, "it was not counted"),
+        (&|measured: &mut Measured| measured.user.clear(), "the event was not counted"),
+        (&|measured: &mut Measured| measured.amount = 0, "the event was not counted"),
         (&|measured: &mut Measured| measured.load = Load::Pages, "this version has no reference"),
     ] {
         let (verdict, reason) = judged(change);
@@ -240,7 +248,7 @@ fn nothing_passes_that_was_not_compared() {
         ..Subject { share_of: ShareOf::SlotsPerCycle(4), ..subject(Role::StallBackend, Sees::Unknown) }
             .measured(Load::Single, None)
     };
-    assert!(expected(&stall, false).unwrap_err().contains("total was not counted"));
+    assert!(expected(&stall, false).unwrap_err().contains("the total of this event was not counted"));
     let whole = Measured { whole: vec![500], ..stall };
     assert_eq!(expected(&whole, false).unwrap().low, 1200.0, "four slots a cycle");
 }

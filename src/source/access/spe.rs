@@ -105,8 +105,7 @@ impl Spe {
     pub(super) fn missing(&self) -> Option<Missing> {
         let is_blind = self.with_context == 0 && self.without_context >= WITHOUT_CONTEXT;
         let blind = is_blind.then(|| {
-            let why = "SPE does not say which task it samples: the kernel is built without CONFIG_PID_IN_CONTEXTIDR, \
-                       or CAP_PERFMON is missing";
+            let why = "SPE does not report which task it samples: the kernel is built without CONFIG_PID_IN_CONTEXTIDR, or CAP_PERFMON is missing";
             Missing::Unsupported(why.into())
         });
         blind.or_else(|| self.refused.clone())
@@ -117,7 +116,7 @@ impl Spe {
         let mut cpus = self.probe.without_transfers().map(|cpu| cpu.0).peekable();
         cpus.peek()?;
         let cpus = format_cpulist(cpus);
-        let why = format!("SPE on CPU {cpus} has no known code for lines that come from another core");
+        let why = format!("SPE on CPU {cpus} has no known code for cache lines from another core");
         Some(Missing::Unsupported(why))
     }
 

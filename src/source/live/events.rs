@@ -31,7 +31,7 @@ impl LiveSource {
     /// Counts the events of a set from now on, and no others.
     pub(super) fn count(&mut self, set: &str) -> Result<()> {
         let found = self.sets.iter().find(|(name, _)| *name == set);
-        let choice = found.map(|(_, choice)| choice.clone()).context("no such set of events")?;
+        let choice = found.map(|(_, choice)| choice.clone()).context("there is no such set of events")?;
         if let (true, Some(why)) = (choice.events.is_empty(), choice.absent.values().next()) {
             bail!("{set}: {why}");
         }

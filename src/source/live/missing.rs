@@ -88,13 +88,13 @@ impl LiveSource {
         missing.extend(no_lines.map(|why| (CONTENDED_LINES.to_owned(), why)));
         let no_touches = self.accesses.running.as_ref().and_then(Access::no_touches);
         missing.extend(no_touches.map(|why| (OBJECTS.to_owned(), why)));
-        let not_asked = Missing::NotCollected("not collected: no column needs it".into());
+        let not_asked = Missing::NotCollected("not collected: no visible column needs it".into());
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {
             needs::add_missing(&mut missing, probe.facility, &not_asked);
         }
         for (slot, event) in self.sched.events().iter().enumerate() {
             if !self.sched.wants(slot) {
-                let why = Missing::NotCollected("another set of events is counted now (E chooses)".into());
+                let why = Missing::NotCollected("a different set of events is counted now (key E)".into());
                 missing.insert(event.name.clone(), why);
             }
         }

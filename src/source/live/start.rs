@@ -89,7 +89,7 @@ impl LiveSource {
         notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
         notes.extend(crowded_out);
         notes.extend(undivided.map(|places| {
-            format!("CPU time is kept by node, not by {places} L3 domains: --places l3 changes that")
+            format!("CPU time is kept by node, not by {places} L3 domains: --places l3 changes this")
         }));
         let mut layout = RecordLayout::of(&topology, &events);
         let planned = with_balancing(&check);
@@ -199,7 +199,7 @@ fn foreign(root: &Path, why: String) -> Refusal {
         why: Some(why),
         said: None,
         advice: vec![Advice::command(
-            "to see its nodes, CPUs and caches",
+            "to see the nodes, CPUs and caches of that machine",
             "numatop-ng topology --host-root DIR",
         )],
     }
@@ -303,8 +303,6 @@ fn host_facts(
 }
 
 /// The note for a mounted tree that does not begin at its root.
-const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside it have \
-                       no names; run the container of numatop-ng with --cgroupns=host";
+const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside this part have no names; run the container of numatop-ng with --cgroupns=host";
 
-const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only the CPU time that they \
-                      take; run its container with --pid=host";
+const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only their CPU time is counted; run the container of numatop-ng with --pid=host";

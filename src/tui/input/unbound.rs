@@ -7,18 +7,18 @@ use super::keymap::{KEYS, Key};
 
 /// Keys of htop, top and less without a counterpart here, and the nearest one.
 const HABITS: &[(&[KeyCode], &str)] = &[
-    (&[KeyCode::F(9)], "numatop-ng does not kill: note the PID, use kill(1)"),
+    (&[KeyCode::F(9)], "numatop-ng does not kill: note the PID, then use kill(1)"),
     (
         &[KeyCode::F(7), KeyCode::F(8), KeyCode::Char('r')],
-        "numatop-ng does not renice: note the PID, use renice(1)",
+        "numatop-ng does not renice: note the PID, then use renice(1)",
     ),
     (&[KeyCode::Char('Q')], "q quits, F10 from anywhere"),
-    (&[KeyCode::Char('5'), KeyCode::Char('6'), KeyCode::Char('7')], "the tables are 1 to 4"),
-    (&[KeyCode::Char('8'), KeyCode::Char('9'), KeyCode::Char('0')], "the tables are 1 to 4"),
+    (&[KeyCode::Char('5'), KeyCode::Char('6'), KeyCode::Char('7')], "keys 1 to 4 show the tables"),
+    (&[KeyCode::Char('8'), KeyCode::Char('9'), KeyCode::Char('0')], "keys 1 to 4 show the tables"),
     (&[KeyCode::Char(' ')], "Z pauses; Space tags rows of tasks and containers"),
-    (&[KeyCode::Char('x')], "F6 sorts, the title of the sorted column is marked"),
-    (&[KeyCode::Char('L'), KeyCode::Char('D')], "F2 chooses columns, F4 filters"),
-    (&[KeyCode::BackTab], "Tab shows the next table, 1 to 4 name one"),
+    (&[KeyCode::Char('x')], "F6 sorts; the title of the sorted column is marked"),
+    (&[KeyCode::Char('L'), KeyCode::Char('D')], "F2 selects columns, F4 filters"),
+    (&[KeyCode::BackTab], "Tab shows the next table, 1 to 4 a particular one"),
 ];
 
 /// The message about a key without a binding where these bits of [`super::keymap::context`] hold; none where text is typed.
@@ -83,7 +83,7 @@ mod tests {
             assert!(said(code, TASKS).contains("does not renice"));
         }
         assert_eq!(said(KeyCode::Char('Q'), TASKS), "Q: q quits, F10 from anywhere; ? shows the keys");
-        assert_eq!(said(KeyCode::Char('5'), TASKS), "5: the tables are 1 to 4; ? shows the keys");
+        assert_eq!(said(KeyCode::Char('5'), TASKS), "5: keys 1 to 4 show the tables; ? shows the keys");
         assert!(said(KeyCode::Char('y'), TASKS).contains("not on this screen (Findings: copy"));
     }
 

@@ -52,8 +52,8 @@ impl Order {
 
     fn words(self) -> &'static str {
         match self {
-            Order::Rank => "the worst first",
-            Order::Since => "the latest first",
+            Order::Rank => "worst first",
+            Order::Since => "latest first",
             Order::Subject => "by subject",
         }
     }
@@ -115,7 +115,7 @@ impl Findings {
             return None;
         };
         state.clipboard = Some(lines);
-        state.message = Some("copied, if the terminal allows it (OSC 52)".into());
+        state.message = Some("copied, if the terminal allows copying (OSC 52)".into());
         Some(Effect::Copy)
     }
 
@@ -127,7 +127,7 @@ impl Findings {
         }
         let (key, peak) = (finding.key.to_string(), finding.peak.unwrap_or(0.0));
         self.aside.insert(key, peak);
-        state.message = Some("snoozed until it doubles".into());
+        state.message = Some("snoozed until its value doubles".into());
     }
 }
 
@@ -257,7 +257,7 @@ impl Screen for Findings {
                 state.message = Some(format!("sorted: {}", self.order.words()));
             }
             Action::GoTo if self.selected().is_some_and(|finding| subject_of(finding).is_none()) => {
-                state.message = Some("it is about the whole machine".into());
+                state.message = Some("the finding is about the whole machine".into());
             }
             Action::SortLeft | Action::SortRight | Action::Invert | Action::PickEvents => {}
             _ => return Answer::Ignored,

@@ -177,30 +177,33 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     );
     heading(&mut lines, "The header");
     for (left, text) in [
-        ("CPU", "Busy time of the node's CPUs; full is all of them."),
+        ("CPU", "Busy time of the node's CPUs; a full bar means that all are busy."),
         (
             "MEM",
-            "Memory of the node in two shades: programs and kernel (used), then page cache; the rest is free.",
+            "Memory of the node in two shades: used by programs and the kernel, then page cache; the rest is free.",
         ),
         (
             "FINDINGS",
-            "Critical (!), warnings (*), suspected (?) and notes of the last minutes; f shows them.",
+            "Critical (!), warnings (*), suspected (?) and notes of the last minutes; f shows the findings.",
         ),
         (
             "time bar",
-            "Of a paused screen or a recording: R a fifth of accesses is remote (r: of memory), F a finding begins, I the fewest instructions per cycle, L something was lost, G samples are missing.",
+            "Marks of a paused screen or a recording. R: 20 % of accesses are remote (r: 20 % of memory). F: a finding begins. I: the lowest IPC. L: something was lost. G: samples are missing.",
         ),
         (
             "load",
-            "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. More than there are CPUs: tasks wait.",
+            "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. Tasks wait if their number exceeds the number of CPUs.",
         ),
-        ("SWAP/s", "Pages read from swap and written to it, only while there are any: memory is short."),
+        (
+            "SWAP/s",
+            "Pages read from and written to swap. Shown only while the machine swaps, which means that memory is short.",
+        ),
         ("self", "CPU time and memory of numatop-ng; 100% is one CPU."),
         (
             "lost",
             "Events that could not be counted, by cause, since the start. 0 means that nothing is missing.",
         ),
-        ("-", "No value; sort by that column, or look below, to see why. A 0 was measured."),
+        ("-", "No value; the reason is shown below, or when sorting by the column. A 0 means measured zero."),
     ] {
         entry(&mut lines, left, text, Role::Plain, width);
     }
@@ -218,7 +221,7 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
     for metric in NODE_METRICS.iter().filter(|metric| !as_of_tasks(metric)) {
         describe(&mut lines, metric, snapshot, &mut reasons, width);
     }
-    heading(&mut lines, "From node to node");
+    heading(&mut lines, "Node to node");
     for metric in PAIR_METRICS {
         entry(&mut lines, metric.title, &format!("{} [{}]", metric.help, metric.id), Role::Plain, width);
         if let Some(said) = snapshot.and_then(|snapshot| metric.sources(snapshot)) {

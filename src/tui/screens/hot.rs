@@ -175,7 +175,7 @@ impl Screen for Hot {
             Some(Subject::Process(_, name) | Subject::Thread(_, _, name) | Subject::Container(_, name)) => {
                 name.clone()
             }
-            Some(Subject::Node(_)) | None => "everything in scope".into(),
+            Some(Subject::Node(_)) | None => "all tasks in scope".into(),
         };
         *self = Hot { target: subject, title, ..Hot::default() };
         Ok(Some(Effect::SetHot(true)))
@@ -241,8 +241,8 @@ fn render(view: &Hot, theme: &Theme, area: Rect, buf: &mut Buffer) {
     pen.gap(1).write("Hot spots of ", dim).write(&view.title, theme.style(Role::Title));
     let shape = match view.shape {
         Shape::Functions => "functions",
-        Shape::Tree(Direction::Callees) => "what calls what, from the outermost function",
-        Shape::Tree(Direction::Callers) => "its callers, innermost first",
+        Shape::Tree(Direction::Callees) => "callees, from the outermost function",
+        Shape::Tree(Direction::Callers) => "callers, from the innermost function",
     };
     pen.write(": ", dim).write(shape, plain);
     sampled(view, theme, &mut Pen::new(buf, area, 1, ellipsis));

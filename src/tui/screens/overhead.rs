@@ -79,7 +79,7 @@ impl Screen for Overhead {
 
     fn open(&mut self, _subject: Option<Subject>, state: &State) -> Result<Option<Effect>, String> {
         if state.replay.is_some() {
-            return Err("replay has no measurement cost".into());
+            return Err("a replay has no measurement cost".into());
         }
         *self = Overhead::default();
         Ok(Some(Effect::SetStatistics(true)))
@@ -103,16 +103,21 @@ fn lines(snapshot: &Snapshot, overhead: &Overhead) -> Vec<Line> {
     let titles = ["NS/RUN", "RUNS/S", "CPU%"].map(String::from);
     lines.push(line("BPF PROGRAM", &titles, "of one CPU", Role::Header));
     if overhead.costs.is_empty() {
-        lines.push(line("", &[], "collecting statistics: wait for an interval", Role::Dim));
+        lines.push(line("", &[], "collecting statistics: wait for one interval", Role::Dim));
     }
     lines.extend(overhead.costs.iter().filter(|cost| cost.probe_ns.is_some()).map(of_program));
     let idle = overhead.costs.iter().filter(|cost| cost.probe_ns.is_none()).count();
     if !overhead.costs.is_empty() {
         let sum = crate::metric::sum(overhead.costs.iter().map(|cost| cost.cpu_pct));
         let numbers = [String::new(), String::new(), small(sum)];
-        let rest = if idle > 0 { format!("{idle} did not run") } else { String::new() };
-        lines.push(line("all of them", &numbers, &rest, Role::Plain));
-        lines.push(line("", &[], "While this is open, statistics add some 70 ns to each run.", Role::Dim));
+        let rest = if idle > 0 { format!("{idle} programs did not run") } else { String::new() };
+        lines.push(line("all programs", &numbers, &rest, Role::Plain));
+        lines.push(line(
+            "",
+            &[],
+            "While this view is open, statistics add about 70 ns to each run.",
+            Role::Dim,
+        ));
     }
     if let Some(now) = &overhead.now {
         lines.push(line("", &[], "", Role::Plain));
@@ -141,7 +146,7 @@ fn of_counters(snapshot: &Snapshot, now: &Statistics) -> Vec<Line> {
         )
     };
     let mut lines = vec![line("counters", &[], &words, Role::Title)];
-    lines.push(line("EVENTS", &["NS/SWITCH".into(), "CPU%".into()], "with all of its events", Role::Header));
+    lines.push(line("EVENTS", &["NS/SWITCH".into(), "CPU%".into()], "including all events", Role::Header));
     let seconds = snapshot.interval_ns.unwrap_or(0) as f64 / 1e9;
     let switches = if seconds > 0.0 { snapshot.on_cpus.switches as f64 / seconds } else { 0.0 };
     for (name, roles, what) in SETS {

@@ -53,8 +53,7 @@ impl Screen for Summary {
             one(row, at == self.cursor.at(), state, lines, line, buf);
         }
         if state.summary.is_empty() {
-            let text =
-                if state.replay.is_some() { "looking through the recording" } else { "no interval yet" };
+            let text = if state.replay.is_some() { "searching the recording" } else { "no interval yet" };
             Pen::new(buf, lines, 0, theme.glyphs.ellipsis).gap(1).write(text, theme.style(Role::Dim));
         }
     }
@@ -91,7 +90,7 @@ impl Screen for Summary {
             Action::Open => {
                 let worst = self.worst.get(self.cursor.at()).copied();
                 let effect = worst.and_then(|wall_ns| state.seek(Seek::To(wall_ns)));
-                state.message = Some("the interval of the worst; Esc shows its rows".into());
+                state.message = Some("this is the worst interval; Esc shows its rows".into());
                 Answer::Effect(effect)
             }
             _ => Answer::Ignored,

@@ -298,8 +298,8 @@ impl Screen for Tasks {
                 let ids = [MEM_PCT_BY_NODE.id, MEM_BYTES_BY_NODE.id];
                 let places = state.snapshot().map(|snapshot| self.list.places(state.area.width, snapshot).0);
                 if places.is_some_and(|places| !places.iter().any(|place| ids.contains(&place.id))) {
-                    let way = "Right scrolls to MEM BY NODE, F2 adds it";
-                    state.message = Some(format!("memory by node is not on the screen: {way}"));
+                    let way = "Right scrolls to MEM BY NODE, F2 adds this column";
+                    state.message = Some(format!("memory by node is not visible: {way}"));
                 }
             }
             Action::CommandLine => self.toggle_command_lines(state),

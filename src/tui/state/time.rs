@@ -47,7 +47,7 @@ impl State {
         let shown = self.paused_at.unwrap_or(newest);
         let wanted = shown.saturating_add_signed(step.into());
         if wanted < oldest {
-            self.message = Some("nothing older is kept".into());
+            self.message = Some("older intervals are not kept".into());
         } else if wanted > newest {
             self.message = Some("this is the newest interval; Z: back to now".into());
         }
@@ -269,9 +269,9 @@ impl State {
 
 fn of_level(level: Level) -> &'static str {
     match level {
-        Level::Placed => "remote memory reaches a fifth here",
-        Level::Seen => "remote accesses reach a fifth here",
-        Level::SeenMost => "remote accesses reach half here",
+        Level::Placed => "remote memory reaches 20 % here",
+        Level::Seen => "remote accesses reach 20 % here",
+        Level::SeenMost => "remote accesses reach 50 % here",
     }
 }
 
@@ -281,11 +281,11 @@ fn describe(mark: Highlight, marks: &Highlights) -> String {
         HighlightKind::Gap => "samples are missing before this one".into(),
         HighlightKind::Finding => {
             let title = marks.finding_at(mark.wall_ns).unwrap_or("a finding");
-            format!("a finding begins: {title}; 4 shows it")
+            format!("a finding begins: {title} (press 4)")
         }
-        HighlightKind::Loss => "measurements were lost in this interval: see LOST above".into(),
-        HighlightKind::Remote => format!("the most remote accesses: {}/s", count(value)),
-        HighlightKind::Ipc => format!("the fewest instructions per cycle: {value:.2}"),
+        HighlightKind::Loss => "events were lost in this interval: see LOST above".into(),
+        HighlightKind::Remote => format!("the highest rate of remote accesses: {}/s", count(value)),
+        HighlightKind::Ipc => format!("the lowest IPC: {value:.2}"),
     }
 }
 

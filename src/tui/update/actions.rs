@@ -96,7 +96,8 @@ impl App {
             Action::Findings => return self.open(ScreenId::Findings),
             Action::GoTo => return self.act_anywhere(Action::Open),
             Action::Show(ScreenId::Tasks) if self.top() == ScreenId::Tasks => {
-                self.state.message = Some("these are the tasks; each CPU: 2 for the nodes, then v v".into());
+                self.state.message =
+                    Some("these are the tasks; for each CPU: 2 for the nodes, then v v".into());
             }
             Action::Show(id) if self.is_table(id) => return self.show_table(id),
             Action::Show(id) => return self.open(id),
@@ -340,7 +341,7 @@ impl App {
         match columns.get(next) {
             Some(column) => self.sort_by(column.id),
             None => {
-                self.state.message = Some("no column further on; F6 lists every metric".into());
+                self.state.message = Some("no further column; F6 lists every metric".into());
             }
         }
     }

@@ -15,7 +15,7 @@ impl App {
     pub(super) fn pick_events(&mut self) {
         let state = &mut self.state;
         if state.sets.is_empty() {
-            state.message = Some("the counters of a recording were chosen when it was made".into());
+            state.message = Some("a recording has fixed counters".into());
         } else if state.snapshot.is_some() {
             let line = |(set, choice): &(&'static str, Choice)| Line {
                 checked: None,
@@ -50,7 +50,7 @@ impl App {
         };
         match action {
             Action::Toggle if !picker.toggle() => {
-                self.state.message = Some("one column has to stay".into());
+                self.state.message = Some("at least one column must stay".into());
             }
             Action::Toggle => {}
             Action::Earlier | Action::Later if picker.is_filtered() => {
@@ -61,7 +61,7 @@ impl App {
             _ => {
                 table.set_columns(None);
                 self.pick_columns();
-                let words = "columns are chosen by the width of the screen";
+                let words = "the width of the screen determines the columns";
                 self.state.message = Some(words.into());
                 return;
             }
@@ -88,7 +88,7 @@ impl App {
             Purpose::Report if prompt.text.trim().is_empty() => Err("a file needs a name".into()),
             Purpose::Report => {
                 self.state.report = Some(prompt.text.trim().to_owned());
-                self.state.message = Some("making the report".into());
+                self.state.message = Some("creating the report".into());
                 Ok(Some(Effect::WritePage))
             }
             Purpose::Keep => Ok(Some(Effect::Keep)),
@@ -184,7 +184,7 @@ fn verified(events: &[Event]) -> String {
         ([], []) => String::new(),
         ([], _) => " (not verified here: numatop-ng selftest)".into(),
         (_, []) => " (verified here)".into(),
-        (_, other) => format!(" (verified here, but for {})", named(other)),
+        (_, other) => format!(" (verified here, except for {})", named(other)),
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(set(vec![event("A", here()), event("B", here())]), "A, B (verified here)");
         assert_eq!(
             set(vec![event("A", here()), event("B", Tested::Nowhere)]),
-            "A, B (verified here, but for B)"
+            "A, B (verified here, except for B)"
         );
         assert_eq!(set(vec![event("A", Tested::Nowhere)]), "A (not verified here: numatop-ng selftest)");
     }

@@ -185,7 +185,7 @@ impl<R: ListRow> List<R> {
     /// In words for the reader: the list is no tree, or the row has none below it.
     pub fn fold(&mut self) -> Result<(), &'static str> {
         if !self.tree {
-            return Err("only the tree folds: F5 or t shows it");
+            return Err("only the tree can be folded: F5 or t shows the tree");
         }
         let at = self.cursor.at();
         let Some(key) = self.keys.get(at) else { return Ok(()) };
@@ -249,7 +249,7 @@ impl<R: ListRow> List<R> {
         let ends = all.iter().rfind(|metric| !is_fixed(metric)).map(|metric| metric.id);
         // Scrolling past the last column would leave less and less on the screen.
         if last.iter().any(|metric| Some(metric.id) == ends) {
-            return Some("these are the last columns; F2 chooses others".into());
+            return Some("these are the last columns; F2 selects others".into());
         }
         self.scrolled += 1;
         None

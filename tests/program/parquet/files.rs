@@ -56,14 +56,14 @@ fn a_file_that_is_there_is_left() {
     export(&machine, &out, &[]);
     let before = contents(&out);
     let message = export(&machine, &out, &[]);
-    assert!(message.contains("0 files written") && message.contains("13 files already there"), "{message}");
+    assert!(message.contains("0 files written") && message.contains("13 files already present"), "{message}");
     assert!(contents(&out) == before);
     // One is another's, and one is missing.
     let theirs = files_below(&out.join("tasks")).remove(0);
     fs::write(&theirs, "theirs").unwrap();
     fs::remove_file(files_below(&out.join("nodes")).remove(0)).unwrap();
     let message = export(&machine, &out, &[]);
-    assert!(message.contains("1 file written") && message.contains("12 files already there"), "{message}");
+    assert!(message.contains("1 file written") && message.contains("12 files already present"), "{message}");
     assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
     let made = contents(&out).into_iter().filter(|(name, _)| name.starts_with("nodes"));
     assert!(made.eq(before.into_iter().filter(|(name, _)| name.starts_with("nodes"))));
@@ -115,7 +115,7 @@ fn a_part_that_was_made_is_jumped_over() {
     // The third hour is written again, from the sample before it on.
     fs::remove_file(files_below(&out.join("tasks")).remove(2)).unwrap();
     let message = export(&machine, &out, &["--tables", "tasks,lost"]);
-    assert!(message.contains("1 file written") && message.contains("7 files already there"), "{message}");
+    assert!(message.contains("1 file written") && message.contains("7 files already present"), "{message}");
     assert!(contents(&out) == contents(&whole));
 }
 
@@ -152,7 +152,7 @@ fn a_ring_that_lost_its_oldest_file_has_no_part_twice() {
     assert_ne!(earlier, made);
     fs::rename(&made, &earlier).unwrap();
     let message = export(&ring, &out, &["--tables", "tasks"]);
-    assert!(message.contains("0 files written") && message.contains("1 file already there"), "{message}");
+    assert!(message.contains("0 files written") && message.contains("1 file already present"), "{message}");
     assert_eq!(files_below(&out), std::slice::from_ref(&earlier));
     // A single file never loses its beginning: that is another recording.
     export(&machine, &out, &["--tables", "tasks"]);
@@ -245,7 +245,7 @@ fn flags_that_have_no_meaning_are_refused() {
     fs::write(&file, "").unwrap();
     let recording = fixture("demo.nrec");
     let cases: [(&[&str], &str); 9] = [
-        (&[], "name a directory"),
+        (&[], "give a directory"),
         (&["-o", file.to_str().unwrap()], "is not a directory"),
         (&["-o", &out, "--columns", "pid"], "--columns"),
         (&["-o", &out, "--comm", "x"], "--comm"),

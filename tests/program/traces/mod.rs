@@ -72,7 +72,7 @@ fn a_terminal_gets_no_binary() {
         let code = child.wait().unwrap().exit_code();
         let said = String::from_utf8(bytes).unwrap();
         assert_eq!(
-            (code, said.contains("is not for a terminal")),
+            (code, said.contains("cannot be written to a terminal")),
             (if refused { 2 } else { 0 }, refused),
             "{said}"
         );
@@ -110,7 +110,7 @@ fn a_time_without_intervals_is_said_and_makes_no_file() {
         let words = [&["export", text(&path), "--format", format, "-o", text(&out)][..], &from[..]].concat();
         let written = numatop(&words);
         let said = String::from_utf8(written.stderr).unwrap();
-        assert!(written.status.code() == Some(1) && said.contains("no interval in that time"), "{said}");
+        assert!(written.status.code() == Some(1) && said.contains("no interval in this time"), "{said}");
         assert!(!out.exists(), "{format}");
     }
 }

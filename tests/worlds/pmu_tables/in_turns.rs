@@ -75,9 +75,17 @@ fn what_a_set_needs_together_has_its_turn_together() {
 fn what_fits_beside_nothing_is_left_out_with_its_reason() {
     let choice = in_turns(1, "auto,branches", &mut everything_opens).unwrap();
     assert_eq!(names(&choice), ["cycles", "instructions", "branches"]);
-    assert!(choice.absent[&Role::Rma].to_string().contains("no counter is left"), "{:?}", choice.absent);
+    assert!(
+        choice.absent[&Role::Rma].to_string().contains("no hardware counter is left"),
+        "{:?}",
+        choice.absent
+    );
     let none = in_turns(0, "basic,branches", &mut everything_opens).unwrap();
-    assert!(none.refused["branches"].to_string().contains("no counter is left"), "{:?}", none.refused);
+    assert!(
+        none.refused["branches"].to_string().contains("no hardware counter is left"),
+        "{:?}",
+        none.refused
+    );
     assert_eq!(none.asked, ["branches"]);
 }
 

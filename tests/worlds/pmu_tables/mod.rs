@@ -110,7 +110,7 @@ fn errata_and_parts_are_in_the_text_because_they_are_keys() {
     let ice_lake = catalog(&Machine::new(ICE_LAKE));
     let composed = text(&ice_lake, "OCR.READS_TO_CORE.REMOTE_NODE_DRAM");
     let parts = "OCR.READS_TO_CORE.REMOTE_DRAM and OCR.READS_TO_CORE.SNC_DRAM";
-    assert!(composed.contains(&format!("Composed of {parts}")), "{composed}");
+    assert!(composed.contains(&format!("Sum of {parts}")), "{composed}");
     for (id, table) in table::built_in() {
         for entry in &table.events {
             assert!(!entry.counts.to_lowercase().contains("errat"), "{id}: {}: typed errata", entry.name);
@@ -214,7 +214,7 @@ fn a_smaller_virtual_pmu_counts_for_what_it_is() {
     let choice = choose(&catalog, budget, "auto");
 
     assert_eq!(names(&choice), ["cycles", "instructions"]);
-    assert!(choice.absent[&Role::Lma].to_string().contains("no counter is left"));
+    assert!(choice.absent[&Role::Lma].to_string().contains("no hardware counter is left"));
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn each_kind_of_cores_is_tested_on_its_own_cpus() {
     // Offline, or outside of the cpuset.
     let machine = Machine::hybrid(X86("GenuineIntel", 0x06, 0x97, 2), "0-3");
     let some = places(&Facts::read(&machine.root).unwrap());
-    assert_eq!(some[0], Err("no CPU of cpu_atom may be used".into()));
+    assert_eq!(some[0], Err("no CPU of cpu_atom can be used".into()));
     assert_eq!(some[1].as_ref().unwrap().cpus, [0, 1]);
     // The kind of cores that lacks other nodes reports them as missing.
     let why = by_core(&catalog, &facts, Some(7), None).remove(0).unwrap_err();
@@ -623,7 +623,7 @@ fn the_list_says_what_is_counted_and_whether_it_works() {
     for line in [
         "CPU    AuthenticAMD family 0x19 model 0x1 stepping 1",
         "table  amd/zen3 (AMD Zen 3, built in; not verified on hardware)",
-        "PMU    cpu (type 8): 6 counters for any event, 5 free; the NMI watchdog has one",
+        "PMU    cpu (type 8): 6 counters for any event, 5 free; the NMI watchdog uses one",
         "  ok  ls_any_fills_from_sys.mem_io_local\n      event=0x44,umask=0x08 (type 8 config 0x844 config1 0x0)",
         "  no  ls_any_fills_from_sys.mem_io_remote: opening",
         "llc\n  -   AMD counts L3 misses for a whole core complex",

@@ -116,8 +116,8 @@ fn mistakes_say_what_there_is() {
         ("cpu/event=0x3c", "second slash"),
         ("cpu/evnt=0x3c/", "it has any, cmask, edge, event"),
         ("cpu/event=0xfff/", "too large"),
-        ("nopmu/event=1/", "there is no PMU 'nopmu'"),
-        ("../event=1/", "there is no PMU '..'"),
+        ("nopmu/event=1/", "the kernel has no PMU 'nopmu'"),
+        ("../event=1/", "the kernel has no PMU '..'"),
         ("uncore_imc_0/event=1/", "not for tasks"),
     ] {
         let error = chosen(&machine, text).unwrap_err();

@@ -135,9 +135,9 @@ pub(super) fn groups(
             pressure: Ok(Pressure { cpu_some_us: throttled_ns / 1000, ..Pressure::default() }),
             memory_max_events: Ok(0),
             oom_events: Ok(0),
-            tier_pages: Err(Missing::NotCollected("all memory is in one tier".into())),
+            tier_pages: Err(Missing::NotCollected("the machine has only one memory tier".into())),
             counters_before: before.get(&id).map(|raw| raw.counters()),
-            disks: Err(Missing::Unsupported("the cgroup has no io.stat".into())),
+            disks: Err(Missing::Unsupported("the cgroup has no io.stat file".into())),
             disks_before: None,
         };
         (id, Arc::new(raw))

@@ -66,12 +66,12 @@ pub fn count(host: &mut HostFacts, wanted: &[Event]) {
             _ => host.events.push(event.clone()),
         }
     }
-    let not_now = Missing::NotCollected("another set of events is counted now (E chooses)".into());
+    let not_now = Missing::NotCollected("a different set of events is counted now (key E)".into());
     let closed = host.events.iter().filter(|event| !names.contains(&event.name.as_str()));
     let closed = closed.map(|event| (event.name.clone(), not_now.clone()));
     let counts = |role: Role| wanted.iter().any(|event| event.role == role);
     let metrics = BY_ROLE.iter().filter(|(_, role, _)| !counts(*role)).map(|(id, _, set)| {
-        let why = format!("not counted: choose '{set}' with E, or --events {set}");
+        let why = format!("not counted: select '{set}' with the key E, or with --events {set}");
         ((*id).to_owned(), Missing::NotCollected(why))
     });
     host.missing = closed.chain(metrics).collect();

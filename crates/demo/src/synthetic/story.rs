@@ -66,7 +66,7 @@ pub fn machine() -> Machine {
     (machine.by_node, machine.all_roles) = (true, true);
     machine.ghz = 2.6;
     machine.lost = crate::model::wire::Loss::ALL.map(|loss| (loss.id().to_string(), 0)).into();
-    machine.notes = vec!["simulated machine (--demo): nothing was measured".into()];
+    machine.notes = vec!["simulated machine (--demo): no value is measured".into()];
     let nodes = ObjectNodes {
         asked: 981,
         by_node: vec![939, 0, 42, 0],

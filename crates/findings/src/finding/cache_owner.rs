@@ -90,7 +90,7 @@ impl<'a> Owners<'a> {
         let owners = self.groups.iter().take(some);
         let mut parts: Vec<String> = owners.map(|owner| named(owner.bytes, &label(owner.row))).collect();
         if self.unowned_bytes >= self.all_bytes * OF_NODE {
-            parts.push(named(self.unowned_bytes, "no group with tasks"));
+            parts.push(named(self.unowned_bytes, "charged to no group with tasks"));
         }
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
@@ -119,14 +119,14 @@ pub(super) fn reclaim(view: &View<'_>, owner: Owner<'_>, node: NodeId, mib: u64)
     let all_mib = (RECLAIMED_MOST * owner.all_bytes / (1u64 << 20) as f64) as u64;
     let mib = ((mib as f64 / share.max(0.01)).ceil() as u64).min(all_mib);
     let elsewhere = (mib as f64 * (1.0 - share)).round();
-    let mut words = format!("page cache of {} only", label(owner.row));
+    let mut words = format!("drops page cache of {} only", label(owner.row));
     if elsewhere >= 1.0 {
-        words += &format!("; {elsewhere:.0} MiB of it on nodes other than {node}");
+        words += &format!("; includes {elsewhere:.0} MiB on nodes other than {node}");
     }
     let line = match takes {
         GroupReclaim::Swappiness => line("echo").amount_of_cache(mib),
         _ => {
-            words += "; anonymous memory of the group may be swapped, too";
+            words += "; can also swap anonymous memory of the group";
             line("echo").amount(mib)
         }
     };
@@ -148,7 +148,7 @@ pub(super) fn limit(view: &View<'_>, owner: Owner<'_>, bytes: f64) -> Command {
         _ => Command::words(
             When::ForGood,
             Scope::Container,
-            format!("a soft limit for {} (memory.high): {words}", label(owner.row)),
+            format!("a soft limit (memory.high) for {}: {words}", label(owner.row)),
         ),
     }
 }

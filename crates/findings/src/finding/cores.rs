@@ -257,7 +257,7 @@ impl View<'_> {
             return places::home(task, self.snapshot, SetKind::Socket).map(Region::Socket);
         }
         let home = task.home_node().map(Region::Node);
-        home.ok_or_else(|| Missing::NotCollected("it has not run yet".into()))
+        home.ok_or_else(|| Missing::NotCollected("the task has not run yet".into()))
     }
 
     /// Time in a region, ns; `None` where time is not kept by sockets.

@@ -93,7 +93,7 @@ pub fn details(finding: &Finding) -> Vec<Paragraph> {
             .map(|row| Paragraph { section: Section::Evidence, content: Content::Row(row) }),
     );
     if let Some(cpus) = &finding.identity.cpus {
-        all.push(words(Section::Evidence, format!("It may use CPUs {cpus} only.")));
+        all.push(words(Section::Evidence, format!("Its allowed CPUs: {cpus}.")));
     }
     if !finding.identity.members.is_empty() {
         all.push(words(Section::Evidence, members(finding)));
@@ -115,13 +115,13 @@ fn members(finding: &Finding) -> String {
     };
     let shared: u64 = finding.identity.objects.iter().map(|object| object.facts.resident_bytes).sum();
     let words = format!(
-        "Processes {}{more} share {}, which counts once.",
+        "Processes {}{more} share {}, which is counted once.",
         ids.join(", "),
         text::bytes(shared as f64)
     );
     match finding.identity.objects.iter().all(|object| object.is_drawn) {
         true => words,
-        false => words + " Its nodes are those of pages that a process has touched.",
+        false => words + " The nodes shown are those of shared pages that a process has touched.",
     }
 }
 

@@ -135,7 +135,7 @@ fn summary(engine: &Engine, all: bool, width: usize) -> String {
     }
     let some: Vec<&Blind> = engine.blind().iter().filter(|blind| blind.subjects.is_some()).collect();
     if !some.is_empty() {
-        out += "Without data for some subjects:\n";
+        out += "Rules without data for some subjects:\n";
         for blind in some {
             let subjects = blind.subjects.unwrap_or(0);
             let text = format!("{}, {}: {}", blind.id, plural(subjects, "subject"), blind.words);
@@ -154,9 +154,9 @@ fn undecided(verdict: &Verdict, all: bool) -> Vec<String> {
             by_need.entry(rule.needs_ns).or_default().push(rule.id);
         }
     }
-    let short = by_need
-        .iter()
-        .map(|(needs, ids)| format!("not decided, {} needed: {}", text::duration(*needs), ids.join(", ")));
+    let short = by_need.iter().map(|(needs, ids)| {
+        format!("not decided, because {} of data are needed: {}", text::duration(*needs), ids.join(", "))
+    });
     let doubts = verdict.doubts.iter().map(|doubt| {
         format!(
             "{}: {:.0} +-{:.0} % of the accesses of {} are remote ({}): {}",

@@ -152,9 +152,13 @@ fn binding(
         Env::Session => {
             let start = match nodes {
                 Some(nodes) => {
-                    format!("start it with numactl --cpunodebind={} {}", node_list(nodes), preferred(nodes))
+                    format!(
+                        "start the program with numactl --cpunodebind={} {}",
+                        node_list(nodes),
+                        preferred(nodes)
+                    )
                 }
-                None => format!("start it with taskset -c {c}"),
+                None => format!("start the program with taskset -c {c}"),
             };
             pid.map(taskset)
                 .into_iter()
@@ -164,7 +168,7 @@ fn binding(
         // AllowedCPUs needs the unified hierarchy [S11].
         Env::Unit(_) if unified == Some(false) => {
             let mems = of_nodes(&|nodes| format!(", NUMAPolicy=preferred, NUMAMask={}", node_list(nodes)));
-            let words = format!("a drop-in with CPUAffinity={c}{mems}, and a restart");
+            let words = format!("a drop-in of the unit with CPUAffinity={c}{mems}, and a restart");
             pid.map(taskset)
                 .into_iter()
                 .chain([Command::words(When::ForGood, Scope::Container, words)])
@@ -179,21 +183,22 @@ fn binding(
             now.words = "for a short trial: the kubelet restores its own list, by default every 10 s".into();
             let words = match nodes {
                 Some(_) => {
-                    "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static, \
-                     memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node"
+                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static, memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node"
                 }
-                None => "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static",
+                None => {
+                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static"
+                }
             };
             vec![now, Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Libvirt(name) => {
             let now = line("virsh emulatorpin").name(name).cpus(cpus).word("--live");
-            let now = Command::new(When::Now, Scope::Container, now, "and virsh vcpupin for each vCPU");
+            let now = Command::new(When::Now, Scope::Container, now, "also run virsh vcpupin for each vCPU");
             let good = match nodes {
                 Some(nodes) => {
                     let words = line("virsh numatune").name(name).word("--mode strict --nodeset");
                     let words = words.nodes(nodes).word("--config");
-                    Command::new(When::ForGood, Scope::Container, words, "and <vcpu cpuset=...>")
+                    Command::new(When::ForGood, Scope::Container, words, "also set <vcpu cpuset=...>")
                 }
                 None => Command::words(When::ForGood, Scope::Container, format!("<vcpu cpuset='{c}'>")),
             };
@@ -204,14 +209,15 @@ fn binding(
             let begin = || line("lxc-cgroup -n").name(name);
             let mut commands = vec![file(begin().word("cpuset.cpus").cpus(cpus))];
             commands.extend(nodes.map(|nodes| file(begin().word("cpuset.mems").nodes(nodes))));
-            let words = "lxc.cgroup2.cpuset.* in its configuration";
+            let words = "set lxc.cgroup2.cpuset.* in the container's configuration";
             commands.push(Command::words(When::ForGood, Scope::Container, words));
             commands
         }
         Env::Nspawn(name) => vec![unit(name, true)],
         Env::Managed => {
             let mems = of_nodes(&|nodes| format!(" and nodes {}", node_list(nodes)));
-            let words = format!("CPUs {c}{mems} where it is created: its manager restores its own lists");
+            let words =
+                format!("CPUs {c}{mems}, set where the group is created: its manager restores its own lists");
             vec![Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Cgroup(path) if unified == Some(true) => {
@@ -220,7 +226,11 @@ fn binding(
             };
             let mut commands = vec![file(line("echo").cpus(cpus), "cpuset.cpus")];
             commands.extend(nodes.map(|nodes| file(line("echo").nodes(nodes), "cpuset.mems")));
-            commands.push(Command::words(When::ForGood, Scope::Container, "where its cgroup is created"));
+            commands.push(Command::words(
+                When::ForGood,
+                Scope::Container,
+                "set the same lists where the cgroup is created",
+            ));
             commands
         }
         Env::Cgroup(_) => pid.map(taskset).into_iter().collect(),
@@ -268,7 +278,7 @@ pub fn move_back_shared(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId
         placed,
         (to, from),
         BESIDE_PCT,
-        "moves all of its memory there, not only what was moved; as root",
+        "moves all of its memory there, also memory that was there before; run as root",
     )
 }
 
@@ -284,7 +294,7 @@ fn move_back_beside(
     let line = (fits && from.len() == 1).then(|| move_memory(pid, to, from, words));
     line.flatten().unwrap_or_else(|| {
         let words =
-            "cannot be undone: moved pages mix with those already there; a restart places memory again";
+            "cannot be undone: moved pages mix with pages that were there before; a restart places memory again";
         Command::words(When::Now, Scope::Process, words)
     })
 }
@@ -316,19 +326,19 @@ pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
             vec![Command::words(
                 When::ForGood,
                 Scope::Container,
-                format!("limits.cpu: {cpus} in its manifest"),
+                format!("limits.cpu: {cpus} in the pod's manifest"),
             )]
         }
         Env::Cgroup(path) if unified == Some(true) => {
             let us = milli.saturating_mul(PERIOD_US / 1000);
             let words = line("echo").quota(us, PERIOD_US).into_file_of(path, "cpu.max");
-            let period = "for the default period of 100 ms; scale it if that file has another period";
+            let period = "for the default period of 100 ms; scale it if cpu.max has another period";
             vec![Command::new(When::Now, Scope::Container, words, period)]
         }
         _ => vec![Command::words(
             When::Now,
             Scope::Container,
-            format!("a quota of {cpus} CPUs where its cgroup is created"),
+            format!("a quota of {cpus} CPUs, set where the cgroup is created"),
         )],
     }
 }
@@ -401,7 +411,7 @@ mod tests {
                 .collect()
         };
         let all: [(Env, &[&str]); 11] = [
-            (Env::Session, &["taskset -acp 26-28 7", "start it with taskset -c 26-28"]),
+            (Env::Session, &["taskset -acp 26-28 7", "start the program with taskset -c 26-28"]),
             (
                 Env::Unit("a.service".into()),
                 &[
@@ -434,22 +444,31 @@ mod tests {
                 Env::Pod("3c0f".into()),
                 &[
                     "crictl update --cpuset-cpus 26-28 3c0f",
-                    "Guaranteed QoS with whole CPUs, and for the kubelet cpuManagerPolicy: static",
+                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static",
                 ],
             ),
             (Env::Libvirt("vm".into()), &["virsh emulatorpin vm 26-28 --live", "<vcpu cpuset='26-28'>"]),
             (
                 Env::Lxc("c".into()),
-                &["lxc-cgroup -n c cpuset.cpus 26-28", "lxc.cgroup2.cpuset.* in its configuration"],
+                &[
+                    "lxc-cgroup -n c cpuset.cpus 26-28",
+                    "set lxc.cgroup2.cpuset.* in the container's configuration",
+                ],
             ),
             (
                 Env::Nspawn("n.service".into()),
                 &["systemctl set-property --runtime n.service AllowedCPUs=26-28"],
             ),
-            (Env::Managed, &["CPUs 26-28 where it is created: its manager restores its own lists"]),
+            (
+                Env::Managed,
+                &["CPUs 26-28, set where the group is created: its manager restores its own lists"],
+            ),
             (
                 Env::Cgroup("/jobs".into()),
-                &["echo 26-28 > /sys/fs/cgroup/jobs/cpuset.cpus", "where its cgroup is created"],
+                &[
+                    "echo 26-28 > /sys/fs/cgroup/jobs/cpuset.cpus",
+                    "set the same lists where the cgroup is created",
+                ],
             ),
         ];
         for (env, expected) in all {
@@ -457,7 +476,10 @@ mod tests {
             assert_eq!(found, expected, "{env:?}");
         }
         let old: Vec<String> = of(&Env::Unit("a.service".into()), Some(false));
-        assert_eq!(old, ["taskset -acp 26-28 7", "a drop-in with CPUAffinity=26-28, and a restart"]);
+        assert_eq!(
+            old,
+            ["taskset -acp 26-28 7", "a drop-in of the unit with CPUAffinity=26-28, and a restart"]
+        );
         assert!(bind_cpus(&Env::Session, &[], Some(7), None).is_empty());
         assert!(bind(&Env::Session, &[0], &[], Some(7), None).is_empty());
     }

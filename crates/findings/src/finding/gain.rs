@@ -128,15 +128,15 @@ impl Assumption {
     pub fn words(self) -> &'static str {
         match self {
             Assumption::WaitsForMemoryOnly => "memory-bound work",
-            Assumption::MemoryTimeWaits => "remote accesses that only wait",
+            Assumption::MemoryTimeWaits => "remote access time that is all waiting",
             Assumption::FirmwareDistances => "SLIT distances",
             Assumption::MeasuredDistances => "measured distances",
             Assumption::PagesUsedAlike => "evenly used pages",
-            Assumption::PlacementStays => "placement that stays as good without it",
-            Assumption::SiblingsAddNothing => "SMT siblings that add nothing",
-            Assumption::MeasuredSiblings => "SMT siblings as in the worst load of calibrate",
-            Assumption::WaitIsWork => "useful work in all of the wait",
-            Assumption::SameWork => "twins with the same work",
+            Assumption::PlacementStays => "placement stays as good without NUMA balancing",
+            Assumption::SiblingsAddNothing => "no throughput from busy SMT siblings",
+            Assumption::MeasuredSiblings => "an SMT slowdown as in the worst load of calibrate",
+            Assumption::WaitIsWork => "useful work during the whole wait",
+            Assumption::SameWork => "the same work in both processes",
         }
     }
 }

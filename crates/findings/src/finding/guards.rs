@@ -164,7 +164,7 @@ pub fn placed(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Placed, Unmet> {
                 }
             }
             if time <= 0.0 || lost > UNKNOWN_MAX * (time + lost) {
-                return Err(unknown("the memory of its processes is not located yet"));
+                return Err(unknown("the memory of its processes has not been located yet"));
             }
             sum.error /= time;
             for (bytes, twice) in sum.bytes.iter_mut().zip(counted_twice(view.members(row.id).into_iter())) {
@@ -179,15 +179,15 @@ pub fn placed(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Placed, Unmet> {
 
 fn known<'a>(view: &View<'_>, task: &'a Task) -> Result<(&'a [f64], f64), &'static str> {
     match task.memory() {
-        None => Err("its memory is not located yet"),
+        None => Err("its memory has not been located yet"),
         Some((_, Err(_))) => Err("its memory could not be located"),
         Some((read_ns, Ok(memory))) => {
             if view.snapshot.mono_ns.saturating_sub(*read_ns) > AGE_MAX_NS {
                 Err("its memory was located too long ago")
             } else if memory.error_points > ERROR_MAX {
-                Err("its memory is not located precisely enough")
+                Err("its memory has been located, but the error is too large")
             } else if memory.bytes() <= 0.0 {
-                Err("no page of it was found")
+                Err("none of its pages was found")
             } else {
                 Ok((&memory.bytes_by_node, memory.error_points))
             }

@@ -79,10 +79,10 @@ pub fn there(
     let line = |(at, pid): (usize, u32)| {
         let words = match (at, of) {
             (0, SubjectRef::Group(..)) => {
-                format!("{words}; run it as root, or pages that other processes map stay")
+                format!("{words}; run as root, or pages that other processes map stay")
             }
             (0, _) => words.to_owned(),
-            _ => "the part that is not shared".to_owned(),
+            _ => "moves memory that is not shared".to_owned(),
         };
         env::move_memory(pid, from, to, words)
     };
@@ -136,7 +136,8 @@ pub fn witness<'a>(view: &View<'a>, of: &SubjectRef<'a>) -> Option<(Subject, &'a
 /// A sentence if further processes use the shared memory of a group, too.
 pub fn other_users(of: &SubjectRef<'_>) -> Option<String> {
     let SubjectRef::Group(_, group) = of else { return None };
-    let words = "Other processes map it, too, and may need it where it is; they were not examined.";
+    let words =
+        "Other processes also map this memory and may use it on its present node; they were not examined.";
     group.has_unknown_users.then(|| words.to_owned())
 }
 

@@ -185,6 +185,8 @@ pub struct Limit {
     pub on: f64,
     /// The limit beyond which it ends.
     pub off: f64,
+    /// Unit of both numbers, percent unless stated.
+    pub unit: &'static str,
     /// `[S2]` of the sources in docs/rules.md, or `estimate: …`.
     pub source: &'static str,
 }
@@ -192,17 +194,22 @@ pub struct Limit {
 impl Limit {
     /// A lower limit: the condition ends at three quarters of the limit.
     pub const fn least(name: &'static str, on: f64, source: &'static str) -> Limit {
-        Limit { name, on, off: on * 0.75, source }
+        Limit { name, on, off: on * 0.75, unit: "%", source }
     }
 
     /// A limit with no gap: the condition ends as soon as it does not hold.
     pub const fn sharp(name: &'static str, on: f64, source: &'static str) -> Limit {
-        Limit { name, on, off: on, source }
+        Limit { name, on, off: on, unit: "%", source }
     }
 
     /// With another value where the condition is over.
     pub const fn until(name: &'static str, on: f64, off: f64, source: &'static str) -> Limit {
-        Limit { name, on, off, source }
+        Limit { name, on, off, unit: "%", source }
+    }
+
+    /// The same limit in another unit than percent.
+    pub const fn counted_in(self, unit: &'static str) -> Limit {
+        Limit { unit, ..self }
     }
 }
 
@@ -238,7 +245,7 @@ impl Group {
             Group::Neighbours => "Neighbours",
             Group::Devices => "Interrupts and devices",
             Group::Pages => "Pages",
-            Group::Machine => "The machine itself",
+            Group::Machine => "The machine as a whole",
         }
     }
 

@@ -143,7 +143,7 @@ impl Verdict {
         let mut words = match critical + warning {
             0 => self.nothing(&watched),
             found if explained > 0 => {
-                format!("{}, {} explained by another.", plural(found, "finding"), explained)
+                format!("{}, {} of them explained by another finding.", plural(found, "finding"), explained)
             }
             found => format!("{}.", plural(found, "finding")),
         };
@@ -156,7 +156,7 @@ impl Verdict {
                 more => format!(" And {more} more."),
             };
             let named: Vec<String> = self.gains.iter().take(GAINS).map(|gain| one_line(gain)).collect();
-            words += &format!(" Worth a look: {}{more}", named.join(" "));
+            words += &format!(" Possible gain: {}{more}", named.join(" "));
         }
         words
     }
@@ -170,7 +170,7 @@ impl Verdict {
                 others => format!(" {} more suspected.", plural(others, "finding")),
             };
             return format!(
-                "Suspected: {} It has held for {held}.{others}",
+                "Suspected: {} The condition has held for {held}.{others}",
                 one_line(&first.advice.sentence)
             );
         }
@@ -205,8 +205,8 @@ impl Verdict {
         match rules.saturating_sub(could_look) {
             0 if rules == 1 => "The rule ran.".into(),
             0 => format!("All {rules} rules ran."),
-            1 => format!("{could_look} of {rules} rules ran; 1 lacks data."),
-            lacking => format!("{could_look} of {rules} rules ran; {lacking} lack data."),
+            1 => format!("{could_look} of {rules} rules ran; 1 lacked data."),
+            lacking => format!("{could_look} of {rules} rules ran; {lacking} lacked data."),
         }
     }
 }

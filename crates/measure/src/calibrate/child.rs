@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
         }
         let answer = match serde_json::from_str(&line) {
             Ok(job) => worker.answer(&job),
-            Err(error) => Answer::Failed { why: format!("the job cannot be read: {error}") },
+            Err(error) => Answer::Failed { why: format!("the measurement job cannot be parsed: {error}") },
         };
         let Ok(mut text) = serde_json::to_vec(&answer) else { return ExitCode::FAILURE };
         text.push(b'\n');
@@ -150,7 +150,7 @@ impl Worker {
 
     fn walk(&mut self, job: &Job) -> Done {
         let Job::Walk { walk, node, bytes, cpu, orders, limits } = job else {
-            return Err("no such walk".into());
+            return Err("a walk with this number does not exist".into());
         };
         let (walk, node, bytes, cpu) = (*walk, *node, *bytes, *cpu);
         self.walks.remove(&(walk, node));
@@ -163,7 +163,8 @@ impl Worker {
             shape.group = placed.region.bytes();
         }
         shape.orders = *orders as usize;
-        let cycle = chase::cycle(placed.region, shape, SEED).ok_or("the memory is too small for a walk")?;
+        let cycle =
+            chase::cycle(placed.region, shape, SEED).ok_or("the memory is too small for a pointer walk")?;
         self.walks.insert((walk, node), Walked { cycle, node });
         Ok(Answer::Memory { huge_share, on_node })
     }
@@ -178,9 +179,9 @@ impl Worker {
 
     fn latency(&mut self, job: &Job) -> Done {
         let Job::Latency { walk, node, cpu, ms, awake, traffic, traffic_node } = job else {
-            return Err("no such walk".into());
+            return Err("a walk with this number does not exist".into());
         };
-        let walked = self.walks.get_mut(&(*walk, *node)).ok_or("the walk has no memory")?;
+        let walked = self.walks.get_mut(&(*walk, *node)).ok_or("the pointer walk got no memory")?;
         let time = Duration::from_millis((*ms).into());
         let before = walked.on_node();
         let stop = AtomicBool::new(false);
@@ -207,7 +208,7 @@ impl Worker {
                 .map(|()| chase::measure(&mut walked.cycle, *walk == Walk::Flushed, time));
             stop.store(true, Ordering::Relaxed);
             let speeds = streaming.map_or(Ok(Vec::new()), |thread| {
-                thread.join().unwrap_or_else(|_| Err("a thread ended".into()))
+                thread.join().unwrap_or_else(|_| Err("a measuring thread ended early".into()))
             });
             let gbs = speeds.map(|speeds| median(&speeds).unwrap_or(0.0));
             round.and_then(|round| gbs.map(|gbs| (round, gbs)))
@@ -216,7 +217,7 @@ impl Worker {
     }
 
     fn bandwidth(&mut self, kind: Stream, node: u32, cpus: &[u32], windows: usize, window: Duration) -> Done {
-        let placed = self.streams.get_mut(&node).ok_or("the streams have no memory")?;
+        let placed = self.streams.get_mut(&node).ok_or("the bandwidth test got no memory")?;
         let gbs = stream::measure(kind, cpus, placed.region.words_mut(), windows, window)?;
         Ok(Answer::Speeds { gbs, on_node: share(&pages::nodes_of(&placed.region), node) })
     }
@@ -230,7 +231,7 @@ pub(super) fn placed(node: u32, bytes: u64, cpu: u32, huge: bool, limits: &Limit
         let usage = Usage::read(Path::new("/"), &[]);
         match usage.nodes.get(&node) {
             Some(room) if room.free * page < limits.keep_bytes => {
-                Err(format!("node {node} has {} MiB left", (room.free * page) >> 20))
+                Err(format!("node {node} has only {} MiB of free memory", (room.free * page) >> 20))
             }
             _ => Ok(()),
         }
@@ -254,20 +255,23 @@ fn each_page(node: u32, bytes: u64, cpu: u32, limits: &Limits) -> Done {
     const PASSES: u32 = 5;
     let placed = placed(node, bytes, cpu, true, limits)?;
     if placed.huge_share.is_none_or(|share| share < 0.9) {
-        return Err("no huge pages, and a small page is too small for a walk".into());
+        return Err("huge pages are missing, and a small page is too small for a pointer walk".into());
     }
     let shape = Shape::of(limits.line_bytes as usize, true);
     let loads = shape.lines(GROUP) as u64;
-    let mut cycle = chase::cycle(placed.region, shape, SEED).ok_or("a page is too small for a walk")?;
+    let mut cycle =
+        chase::cycle(placed.region, shape, SEED).ok_or("a page is too small for a pointer walk")?;
     let ns = chase::each_group(&mut cycle, loads, PASSES);
     match ns.is_empty() {
-        true => Err("other tasks ran on the CPU in every pass".into()),
+        true => Err("other tasks ran on the CPU in every round".into()),
         false => Ok(Answer::Times { ns }),
     }
 }
 
 fn rates(job: &Job) -> Done {
-    let Job::Rates { load, cpus, node, bytes, ms, limits } = job else { return Err("no such load".into()) };
+    let Job::Rates { load, cpus, node, bytes, ms, limits } = job else {
+        return Err("a load with this name does not exist".into());
+    };
     let mut tasks = Vec::new();
     for (seed, cpu) in (SEED..).zip(cpus) {
         let task = match load.work() {

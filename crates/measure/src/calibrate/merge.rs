@@ -142,7 +142,7 @@ impl Reasons<'_> {
         for key in given_up {
             let word = part(key).unwrap_or_default();
             let key = if self.has(word) { (*key).clone() } else { word.to_owned() };
-            missing.entry(key).or_insert_with(|| "other tasks disturbed its measurement".into());
+            missing.entry(key).or_insert_with(|| "other tasks disturbed the measurement of this part".into());
         }
         missing
     }
@@ -354,7 +354,7 @@ mod tests {
             (State::Partial, Some(1.8), Some(1.1))
         );
         assert_eq!((merged.latency_ns, merged.walk_ns), (vec![vec![None; 2]; 2], None));
-        let why = "other tasks disturbed its measurement";
+        let why = "other tasks disturbed the measurement of this part";
         assert_eq!(merged.missing["latency"], why);
         assert_eq!((merged.missing.len(), &merged.measured), (4, &parts(&["smt"], NOW)));
         assert!(merged.origins.values().all(|origin| origin.time == THEN), "{:?}", merged.origins);

@@ -312,10 +312,10 @@ pub fn plan(asked: &Asked, facts: &Facts) -> Plan {
         }
     };
     if siblings.is_none() {
-        leave(&mut stages, Stage::Smt, "no core has two threads that may be used");
+        leave(&mut stages, Stage::Smt, "no core has two CPUs that this process is allowed to use");
     }
     if plan.pairs.is_empty() {
-        leave(&mut stages, Stage::Cores, "no two cores may be used");
+        leave(&mut stages, Stage::Cores, "fewer than two cores can be used");
     }
     let limit = asked.seconds.unwrap_or(MOST_SECONDS);
     cut(&mut plan, stages, limit);
@@ -418,7 +418,7 @@ fn rows(asked: &Asked, facts: &Facts, missing: &mut BTreeMap<String, String>) ->
         match cpus.is_empty() {
             true => drop(missing.insert(
                 format!("latency_ns.{}", node.id),
-                "its CPUs may not be used (cpuset, taskset)".into(),
+                "its CPUs are outside the allowed CPUs (cpuset, taskset)".into(),
             )),
             false => rows.push(MatrixRow { node: node.id.0, cpus }),
         }
@@ -444,7 +444,7 @@ fn columns(
     for node in nodes {
         let key = format!("latency_ns.*.{}", node.id);
         if facts.nodes.as_ref().is_some_and(|nodes| !nodes.contains(&node.id.0)) {
-            missing.insert(key, "its memory may not be used (cpuset)".into());
+            missing.insert(key, "its memory is outside the allowed nodes (cpuset)".into());
             continue;
         }
         let room = facts.usage.nodes.get(&node.id.0).copied().unwrap_or_default();

@@ -131,9 +131,10 @@ impl Runner<'_> {
             }
         }
         for key in keys {
-            self.results
-                .missing
-                .insert((*key).to_string(), format!("measured {} times; each time {last}", AGAIN + 1));
+            self.results.missing.insert(
+                (*key).to_string(),
+                format!("measured {} times; the reason each time: {last}", AGAIN + 1),
+            );
         }
         Ok(None)
     }
@@ -281,7 +282,7 @@ impl Runner<'_> {
             if bytes < wanted {
                 let (bytes, wanted) = (bytes >> 20, wanted >> 20);
                 self.results.notes.push(format!(
-                    "bandwidth of node {node}: includes cache hits; tested {bytes} MiB, needs {wanted}"
+                    "bandwidth of node {node}: includes cache hits; the test used {bytes} MiB of {wanted} MiB needed"
                 ));
             }
             match self.ask(&Job::Streams { node, bytes, cpu, limits })? {
@@ -358,7 +359,9 @@ impl Runner<'_> {
         let job = Job::Bandwidth { kind, node, cpus: cpus.to_vec(), windows: 1, ms: WINDOW_MS };
         Ok(match self.ask(&job)? {
             Answer::Speeds { on_node, .. } if on_node < ON_NODE => Err(elsewhere(on_node, node)),
-            Answer::Speeds { gbs, .. } => median(&gbs).ok_or_else(|| "no window was measured".to_string()),
+            Answer::Speeds { gbs, .. } => {
+                median(&gbs).ok_or_else(|| "none of the measuring periods is complete".to_string())
+            }
             other => Err(why(&other)),
         })
     }
@@ -394,7 +397,7 @@ impl Runner<'_> {
         let ms = if pair.kind == PairKind::Every { EACH_LINE_MS } else { LINE_MS };
         let (first, second) = pair.cpus;
         Ok(match self.ask(&Job::Line { first, second, two_lines, ms })? {
-            Answer::Times { ns } => line(&ns).ok_or_else(|| "no sample was taken".to_string()),
+            Answer::Times { ns } => line(&ns).ok_or_else(|| "none of the samples is complete".to_string()),
             other => Err(why(&other)),
         })
     }
@@ -412,7 +415,7 @@ impl Runner<'_> {
                 (Some(column), _) => (column, self.plan.thread_bytes(column)),
                 (None, Some(_)) => (&self.plan.columns[0], 0),
                 (None, None) => {
-                    let why = format!("memory of the node of CPU {first} is not measured");
+                    let why = format!("the memory of CPU {first}'s node is not measured");
                     self.results.missing.insert(key.into(), why);
                     continue;
                 }
@@ -463,7 +466,7 @@ impl Runner<'_> {
             let (cpu, limits) = (column.touched_by, column.limits);
             if bytes == 0 {
                 let room = column.bytes >> 20;
-                self.results.missing.insert(KEY.into(), format!("not enough huge pages: {room} MiB"));
+                self.results.missing.insert(KEY.into(), format!("too few huge pages: {room} MiB"));
                 return Ok(());
             }
             let job = Job::EachPage { node, bytes, cpu, limits };
@@ -567,7 +570,7 @@ impl Runner<'_> {
 const CROWDED: &str = "other tasks ran on the CPU in every sample";
 
 fn elsewhere(on_node: f64, node: u32) -> String {
-    format!("only {:.0} % of the memory is on node {node}", 100.0 * on_node)
+    format!("only {:.0} % of the test memory is on node {node}", 100.0 * on_node)
 }
 
 fn why(answer: &Answer) -> String {

@@ -45,7 +45,7 @@ fn summary(profile: &Profile, width: usize) -> String {
     let mut text = hanging(
         "",
         words(&format!(
-            "{}, {}, {cpu}; {:.0} s, {:.1} % other work{error}",
+            "{}, {}, {cpu}; took {:.0} s, other tasks used {:.1} % of the CPUs{error}",
             count(machine.nodes.len(), "node"),
             count(machine.cores as usize, "core"),
             profile.took_s,
@@ -57,7 +57,7 @@ fn summary(profile: &Profile, width: usize) -> String {
         State::Good => None,
         State::Disturbed => Some("discarded: the machine was busy".to_string()),
         State::Wandering => Some(wandering(profile)),
-        State::Partial => Some("partial: not everything was measured".to_string()),
+        State::Partial => Some("partial: some parts were not measured".to_string()),
     };
     if let Some(state) = state {
         text += &hanging("", words(&state), width);
@@ -71,8 +71,7 @@ fn wandering(profile: &Profile) -> String {
     let looks: u32 = wandering.classes.iter().sum();
     let counts: Vec<String> = wandering.classes.iter().map(ToString::to_string).collect();
     format!(
-        "wandering: the hypervisor moves the CPUs of this machine: {looks} measurements of CPUs {} and {} gave {} \
-         distances ({}); only ratios between nodes are used",
+        "wandering: the hypervisor moves the CPUs of this machine: {looks} measurements of CPUs {} and {} gave {} distances ({}); only ratios between nodes are used",
         wandering.cpus.0,
         wandering.cpus.1,
         wandering.classes.len(),
@@ -87,7 +86,7 @@ fn numbers(profile: &Profile, width: usize) -> String {
         let gbs = |name: &str, value: Option<f64>| value.map(|value| format!("{name} {value:.1}"));
         let fill = local.cores_to_fill.map(|cores| format!("{} fill it", count(cores as usize, "core")));
         let parts = [
-            gbs("one core reads", local.one_core_gbs),
+            gbs("reads by one core", local.one_core_gbs),
             fill,
             gbs("copy", local.copy_gbs),
             gbs("triad", local.triad_gbs),
@@ -102,13 +101,13 @@ fn numbers(profile: &Profile, width: usize) -> String {
         ("same core", lines_ns.core),
         ("same cache", lines_ns.llc),
         ("same node", lines_ns.node),
-        ("data line and flag line", lines_ns.two_lines),
+        ("data line plus flag line", lines_ns.two_lines),
         ("other node", farthest(profile)),
     ];
     let pairs: Vec<String> =
         pairs.iter().filter_map(|(name, ns)| ns.map(|ns| format!("{name} {ns:.0}"))).collect();
     if !pairs.is_empty() {
-        lines.push(format!("cache line from core to core, one way, ns: {}", pairs.join(", ")));
+        lines.push(format!("transfer of a cache line between cores, one way, ns: {}", pairs.join(", ")));
     }
     lines.extend(lines_ns.pairs.iter().map(|(a, b, ns)| format!("  CPUs {a} and {b}: {ns:.1} ns")));
     let smt = [
@@ -120,16 +119,16 @@ fn numbers(profile: &Profile, width: usize) -> String {
     let smt: Vec<String> =
         smt.iter().filter_map(|(name, times)| times.map(|times| format!("{name} {times:.2}"))).collect();
     if !smt.is_empty() {
-        lines.push(format!("throughput of both threads of a core, relative to one: {}", smt.join(", ")));
+        lines.push(format!("throughput of both threads of a core, one thread = 1: {}", smt.join(", ")));
     }
     if let Some(ns) = profile.walk_ns {
         lines.push(format!("a page walk adds {ns:.0} ns (random access, small pages); huge pages avoid it"));
     }
     for loaded in &profile.loaded {
         let points: Vec<String> =
-            loaded.points.iter().map(|(gbs, ns)| format!("{ns:.0} ns at {gbs:.1} GB/s")).collect();
+            loaded.points.iter().map(|(gbs, ns)| format!("latency {ns:.0} ns at {gbs:.1} GB/s")).collect();
         lines.push(format!(
-            "under traffic, node {} to memory of {}: {}",
+            "under traffic, CPUs of node {} to memory of node {}: {}",
             loaded.from,
             loaded.to,
             points.join(", ")
@@ -218,7 +217,7 @@ pub fn render_plan(plan: &Plan, width: usize) -> String {
         plan.stages.iter().map(|(stage, seconds)| format!("{} {seconds:.1} s", stage.word())).collect();
     let mut text = hanging(
         "",
-        words(&format!("about {:.0} s of full load on each core used", plan.seconds().ceil())),
+        words(&format!("about {:.0} s of full load on each core that is used", plan.seconds().ceil())),
         width,
     );
     for (name, parts) in [("CPUs of node ", rows), ("memory: ", memory), ("stages: ", stages)] {

@@ -78,7 +78,7 @@ pub fn read(path: &Path) -> Result<Profile> {
         serde_json::from_str(&text_of(path)?).with_context(|| format!("{} is damaged", path.display()))?;
     ensure!(
         profile.schema == SCHEMA,
-        "{} has schema {}, and this version knows {SCHEMA}",
+        "{} has schema {}, but this version supports schema {SCHEMA}",
         path.display(),
         profile.schema
     );
@@ -93,8 +93,8 @@ pub fn text_of(path: &Path) -> Result<String> {
     guard::read_text(path, MOST_BYTES, Owner::OfFolder).map_err(|error| {
         let name = path.display();
         match error.kind() {
-            io::ErrorKind::InvalidInput => anyhow::anyhow!("{name} is not a file"),
-            io::ErrorKind::FileTooLarge => anyhow::anyhow!("{name} is too large for a profile"),
+            io::ErrorKind::InvalidInput => anyhow::anyhow!("{name} is not a regular file"),
+            io::ErrorKind::FileTooLarge => anyhow::anyhow!("{name} is too large for a calibration profile"),
             _ => anyhow::Error::from(error).context(format!("reading {name}")),
         }
     })
@@ -181,7 +181,7 @@ pub fn boot_id() -> String {
 /// # Errors
 /// As those of [`write()`].
 pub fn prepare(path: &Path) -> Result<()> {
-    let folder = path.parent().context("a profile needs a folder")?;
+    let folder = path.parent().context("the path of a profile must contain a directory")?;
     let making = || format!("making {}", folder.display());
     let is_new = !folder.exists();
     let mode = Mode::from_raw_mode(FOLDER_MODE);
@@ -300,7 +300,7 @@ mod tests {
         let folder = Folder::new("pipe");
         let path = folder.0.join("machine.json");
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-        assert!(format!("{:#}", read(&path).unwrap_err()).contains("is not a file"));
+        assert!(format!("{:#}", read(&path).unwrap_err()).contains("is not a regular file"));
     }
 
     #[test]
@@ -392,7 +392,7 @@ mod tests {
         write(&path, &Profile { time: own.time, ..profile() }).unwrap();
         let other = with_costs(&Wanted::File(path), topology);
         let why = other.calibration.unwrap().unused.unwrap();
-        assert!(why.contains("it is from an unknown CPU"), "{why}");
+        assert!(why.contains("the profile is from an unknown CPU"), "{why}");
         assert!(other.nodes.iter().all(|node| node.measured.is_empty()));
     }
 }

@@ -160,7 +160,7 @@ impl Worker {
     }
 
     fn told(&mut self, job: &Job) -> Result<Answer, Ended> {
-        let died = |error: io::Error| Ended::Died(format!("the process that measures ended: {error}"));
+        let died = |error: io::Error| Ended::Died(format!("the measuring process ended: {error}"));
         let mut line = serde_json::to_string(job).map_err(|error| died(error.into()))?;
         line.push('\n');
         self.input.write_all(line.as_bytes()).map_err(died)?;
@@ -181,7 +181,9 @@ impl Worker {
         }
         line.clear();
         match self.output.read_line(&mut line) {
-            Ok(0) => Err(Ended::Died("the process that measures was killed; memory may be short".into())),
+            Ok(0) => {
+                Err(Ended::Died("the measuring process was killed, perhaps because memory ran out".into()))
+            }
             Ok(_) => serde_json::from_str(&line).map_err(|error| died(error.into())),
             Err(error) => Err(died(error)),
         }

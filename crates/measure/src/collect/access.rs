@@ -111,11 +111,11 @@ impl AccessProbe {
         let map = &self.skel.maps.chosen_processes;
         let key = |process: &ProcessId| AccessProcess { pid: process.0, zero: 0, leader_start_ns: process.1 };
         for process in before.iter().filter(|process| !now.contains(process)) {
-            map.delete(key(process).as_bytes()).context("ending the sampling of a process")?;
+            map.delete(key(process).as_bytes()).context("stopping the sampling of a process")?;
         }
         for process in now.iter().filter(|process| !before.contains(process)) {
             map.update(key(process).as_bytes(), &1_u32.to_ne_bytes(), MapFlags::ANY)
-                .context("sampling another process")?;
+                .context("starting the sampling of another process")?;
         }
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.choosy = u32::from(chosen.is_some());

@@ -79,7 +79,7 @@ impl HotProbe {
         cpus: &[CpuId],
     ) -> Result<HotProbe> {
         let mut open = object::open("hot", HotSkelBuilder::default())?;
-        let rodata = open.maps.rodata_data.as_deref_mut().context("hot.bpf.o has no .rodata")?;
+        let rodata = open.maps.rodata_data.as_deref_mut().context("hot.bpf.o has no section .rodata")?;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
         open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
         open.maps.samples.set_max_entries(ring_bytes(cpus.len() as u32, RING_PER_CPU, RING_MAX))?;

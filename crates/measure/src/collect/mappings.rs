@@ -53,7 +53,7 @@ pub fn walk_ns(rss_bytes: u64) -> u64 {
 }
 
 fn list(target: &Target) -> Result<Vec<Mapping>, Missing> {
-    let failed = |error: std::io::Error| reason("reading its maps", &error);
+    let failed = |error: std::io::Error| reason("reading maps of the process", &error);
     let mut lines = Lines::new(target.file(c"maps").map_err(failed)?);
     let mut rows = Vec::new();
     while let Some(line) = lines.next_line().map_err(failed)? {
@@ -82,17 +82,19 @@ fn sorted(mut rows: Vec<Mapping>, error_points: Option<f64>) -> Mappings {
 /// # Errors
 /// The reason why the mappings cannot be read.
 pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Result<Mappings, Missing> {
-    let target =
-        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
+    let target = Target::open(root, process.0, process.1)
+        .map_err(|error| reason("opening files of the process", &error))?;
     let mut rows = list(&target)?;
-    let pagemap = target.file(c"pagemap").map_err(|error| reason("reading its pagemap", &error))?;
+    let pagemap =
+        target.file(c"pagemap").map_err(|error| reason("reading pagemap of the process", &error))?;
     let mut finder = Finder::new(pagemap, true, rss, page_size);
     let mut ranges = Ranges::default();
-    let mut lines = Lines::new(target.file(c"maps").map_err(|error| reason("reading its maps", &error))?);
+    let mut lines =
+        Lines::new(target.file(c"maps").map_err(|error| reason("reading maps of the process", &error))?);
     while let Ok(Some(line)) = lines.next_line() {
         if let Some(mapping) = parse_line(line) {
             let added = finder.add(&mapping, &mut ranges);
-            added.map_err(|error| reason("listing its present pages", &error))?;
+            added.map_err(|error| reason("listing present pages of the process", &error))?;
         }
     }
     let mut hits: Vec<(u64, usize)> = Vec::new();
@@ -108,7 +110,7 @@ pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Res
     };
     // Any seed will do: it is looked at once.
     let found = draw::draw(&ranges, &mut Random(process.1 ^ rss), ask)
-        .map_err(|error| reason("locating its pages", &error))?;
+        .map_err(|error| reason("locating pages of the process", &error))?;
     let bytes = found.space as f64 * page_size as f64 / f64::from(found.asked.max(1));
     for (address, node) in hits {
         let at = rows.partition_point(|row| row.start <= address);
@@ -136,8 +138,8 @@ fn add(row: &mut Mapping, node: usize, bytes: f64) {
 /// # Errors
 /// The reason why the mappings cannot be read.
 pub fn exact(root: &Path, process: ProcessId) -> Result<Mappings, Missing> {
-    let target =
-        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
+    let target = Target::open(root, process.0, process.1)
+        .map_err(|error| reason("opening files of the process", &error))?;
     let mut rows = list(&target)?;
     let failed = |error: std::io::Error| reason("reading its numa_maps", &error);
     let at: HashMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.start, at)).collect();

@@ -93,7 +93,7 @@ pub fn create(layout: RecordLayout) -> Result<OwnedFd> {
     ensure!((1..=1024).contains(&nodes), "{nodes} NUMA nodes: the kernel allows 1 to 1024");
     ensure!((1..=1024).contains(&places), "{places} places: a record has room for 1 to 1024");
     let size = layout.size();
-    let mut btf = Btf::new().context("making a BTF for the task storage map")?;
+    let mut btf = Btf::new().context("creating a BTF for the task storage map")?;
     let key = btf.add_int(c"int", size_of::<u32>(), BTF_INT_SIGNED)?;
     let byte = btf.add_int(c"unsigned char", 1, 0)?;
     let bytes = btf.add_array(key, byte, size)?;
@@ -120,7 +120,7 @@ impl NodeMatrix {
     /// The errno of mmap(2).
     pub fn new(fd: impl AsFd, nodes: u32) -> Result<NodeMatrix> {
         let bytes = size_of::<u64>() * NodeMatrix::entries(nodes) as usize;
-        let counts = Mapping::new(fd, bytes).context("mapping counters from node to node")?;
+        let counts = Mapping::new(fd, bytes).context("mapping the node-to-node counters")?;
         Ok(NodeMatrix { counts, nodes: nodes as usize })
     }
 
@@ -157,8 +157,8 @@ impl PlaceMovesMaps {
         let [of_cpus, of_places] =
             PlaceMovesMaps::entries(topology).map(|entries| size_of::<Moves>() * entries as usize);
         Ok(PlaceMovesMaps {
-            into: Mapping::new(into, of_cpus).context("mapping moves to CPUs")?,
-            out: Mapping::new(out, of_places).context("mapping moves from places")?,
+            into: Mapping::new(into, of_cpus).context("mapping the counts of moves to CPUs")?,
+            out: Mapping::new(out, of_places).context("mapping the counts of moves between places")?,
         })
     }
 

@@ -190,7 +190,7 @@ impl MmReader {
         if !self.told && failure == helper::Failure::NotStarted {
             self.told = true;
             self.trouble = Some(
-                "memory by node and fields of processes are unknown now: the helper that reads them could not start"
+                "memory by node and fields of processes are unknown from here on: the helper that reads them could not start"
                     .into(),
             );
         }
@@ -287,12 +287,13 @@ impl Closer {
 
     fn ask<A: DeserializeOwned>(&mut self, question: &Question, most: Duration) -> Result<A, String> {
         let made = rustix::fs::memfd_create("nng-pages", MemfdFlags::CLOEXEC);
-        let file = made.map(File::from).map_err(|error| format!("making a file for the answer: {error}"))?;
+        let file =
+            made.map(File::from).map_err(|error| format!("creating a file for the mappings: {error}"))?;
         let length: u64 =
             self.process.ask_within(question, Some(&file), most).map_err(|failure| match failure {
                 Failure::Slow => {
                     format!(
-                        "its address space is locked or very large: no answer within {} s",
+                        "the process's address space is locked or very large: no reply within {} s",
                         most.as_secs()
                     )
                 }
@@ -300,7 +301,7 @@ impl Closer {
                     "the numatop-ng helper that reads this process's memory map has ended".into()
                 }
                 Failure::NotStarted | Failure::GivenUp => {
-                    "the helper that reads it could not start, or waits for locked address spaces".into()
+                    "the helper that reads the process's memory map could not start, or waits for locked address spaces".into()
                 }
             })?;
         let mut bytes = Vec::new();
@@ -308,8 +309,9 @@ impl Closer {
         (&file)
             .take(length)
             .read_to_end(&mut bytes)
-            .map_err(|error| format!("reading the answer: {error}"))?;
-        serde_json::from_slice(&bytes).map_err(|error| format!("reading the answer: {error}"))
+            .map_err(|error| format!("reading the mappings from the helper: {error}"))?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| format!("reading the mappings from the helper: {error}"))
     }
 }
 
@@ -381,7 +383,7 @@ impl Locked {
 fn reason(failure: Unread, pause: Duration) -> String {
     let why = match failure {
         Unread::Waited(time) => {
-            format!("its address space is locked: no answer within {} s", time.as_secs())
+            format!("its address space is locked: no reply within {} s", time.as_secs())
         }
         Unread::Slow(time) => format!("reading its memory takes longer than {} s", time.as_secs()),
         Unread::Died => "the numatop-ng helper that reads this process's memory map has ended".into(),

@@ -41,7 +41,7 @@ const REFUSE: &str = "NUMATOP_NG_REFUSE";
 pub(super) fn load<S: OpenSkel<'static>>(name: &str, open: S) -> Result<S::Output> {
     let object = open.open_object();
     let files = object.maps().count() + object.progs().filter(|program| program.autoload()).count();
-    have_room(files + TRIALS).with_context(|| format!("opening the {files} files of {name}.bpf.o"))?;
+    have_room(files + TRIALS).with_context(|| format!("opening the {files} descriptors of {name}.bpf.o"))?;
     let loaded = match refused(open.open_object()) {
         Some(_) => Err(libbpf_rs::Error::from_raw_os_error(libc::EPERM)),
         None => open.load(),
@@ -83,14 +83,14 @@ pub(super) fn read_iterator(
     buffer: &mut [u8],
     mut each: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut iterator = Iter::new(link).context("starting the iterator")?;
+    let mut iterator = Iter::new(link).context("starting the BPF iterator")?;
     loop {
         match iterator.read(buffer) {
             Ok(0) => return Ok(()),
             Ok(got) => each(&buffer[..got])?,
             // After a million elements without a row, the kernel wants to be asked again.
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-            Err(error) => return Err(error).context("reading the iterator"),
+            Err(error) => return Err(error).context("reading the BPF iterator"),
         }
     }
 }
@@ -154,8 +154,8 @@ impl Recording {
     /// # Errors
     /// EPERM without CAP_SYS_ADMIN.
     pub fn start() -> Result<Recording> {
-        let on = sys::enable_bpf_stats()
-            .context("switching on the statistics of BPF programs (needs CAP_SYS_ADMIN)")?;
+        let on =
+            sys::enable_bpf_stats().context("enabling statistics of BPF programs (needs CAP_SYS_ADMIN)")?;
         Ok(Recording { _on: on })
     }
 }

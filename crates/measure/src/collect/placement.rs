@@ -65,10 +65,11 @@ impl Walk {
         page_size: u64,
         scans: bool,
     ) -> Result<Walk, Missing> {
-        let target =
-            Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
-        let maps = target.file(c"maps").map_err(|error| reason("reading its maps", &error))?;
-        let pagemap = target.file(c"pagemap").map_err(|error| reason("reading its pagemap", &error))?;
+        let target = Target::open(root, process.0, process.1)
+            .map_err(|error| reason("opening files of the process", &error))?;
+        let maps = target.file(c"maps").map_err(|error| reason("reading maps of the process", &error))?;
+        let pagemap =
+            target.file(c"pagemap").map_err(|error| reason("reading pagemap of the process", &error))?;
         Ok(Walk {
             target,
             lines: Lines::new(maps),
@@ -84,16 +85,17 @@ impl Walk {
     /// The reason why its placement is unavailable.
     pub fn step(&mut self, deadline: Option<Instant>) -> Result<bool, Missing> {
         loop {
-            let line = self.lines.next_line().map_err(|error| reason("reading its maps", &error))?;
+            let line =
+                self.lines.next_line().map_err(|error| reason("reading maps of the process", &error))?;
             let Some(line) = line else { return Ok(true) };
             if let Some(mapping) = parse_line(line) {
                 let added = self.finder.add(&mapping, &mut self.ranges);
-                added.map_err(|error| reason("listing its present pages", &error))?;
+                added.map_err(|error| reason("listing present pages of the process", &error))?;
                 self.mappings += 1;
             }
             if self.ranges.parts() > PARTS_MAX {
                 return Err(Missing::NotCollected(format!(
-                    "its memory has more than {PARTS_MAX} parts: too many to sample"
+                    "its memory has more than {PARTS_MAX} parts, too many to sample"
                 )));
             }
             let look = self.mappings.is_multiple_of(STEP);
@@ -121,12 +123,12 @@ impl Walk {
             found.for_each(|(page, node)| seen(page, node));
             Ok(nodes)
         };
-        let found =
-            draw::draw(&self.ranges, random, ask).map_err(|error| reason("locating its pages", &error))?;
-        self.target.check().map_err(|error| reason("locating its pages", &error))?;
+        let found = draw::draw(&self.ranges, random, ask)
+            .map_err(|error| reason("locating pages of the process", &error))?;
+        self.target.check().map_err(|error| reason("locating pages of the process", &error))?;
         match found.pages() {
             0 => Err(Missing::NotCollected(format!(
-                "none of {} addresses sampled in {} of its memory has a page",
+                "none of {} sampled addresses in {} of its memory has a page",
                 found.asked,
                 crate::text::quantity::bytes((found.space * page_size) as f64)
             ))),

@@ -157,7 +157,7 @@ impl<'a> Shared<'a> {
 
     /// The maps of the programs at context switches.
     fn maps(&self) -> Result<SharedMaps<'a>> {
-        Ok(self.sched.context("the programs at context switches are not loaded")?.shared_maps())
+        Ok(self.sched.context("the BPF programs at context switches are not loaded")?.shared_maps())
     }
 }
 

@@ -78,7 +78,12 @@ fn cmdline_of(dir: &Path) -> Reading<String> {
 fn texts_with(dir: &Path, status: &Reading<Vec<u8>>, cmdline: Reading<String>) -> Texts {
     let list = |name: &str| {
         let text = status.as_ref().map_err(Clone::clone)?;
-        let none = || Missing::Unsupported(format!("{}/status has no whole line {name}", dir.display()));
+        let none = || {
+            Missing::Unsupported(format!(
+                "the line {name} of {}/status is incomplete or missing",
+                dir.display()
+            ))
+        };
         field(text, name).map(text::clean).ok_or_else(none)
     };
     Texts { cmdline, cpus_allowed: list("Cpus_allowed_list"), mems_allowed: list("Mems_allowed_list") }

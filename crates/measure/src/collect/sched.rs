@@ -178,7 +178,11 @@ impl SchedProbe {
     /// `ENXIO` when the CPU is offline by now.
     pub fn flush(&self, cpu: CpuId) -> Result<()> {
         let input = ProgramInput { cpu: cpu.0, flags: TEST_RUN_ON_CPU, ..ProgramInput::default() };
-        self.skel.progs.on_flush.test_run(input).with_context(|| format!("bringing CPU {cpu} up to date"))?;
+        self.skel
+            .progs
+            .on_flush
+            .test_run(input)
+            .with_context(|| format!("reading the current counts of CPU {cpu}"))?;
         Ok(())
     }
 

@@ -86,7 +86,7 @@ pub fn can_find(types: Result<&Types, String>, privileges: &Privileges) -> Resul
     }
     // It finds tasks of the whole machine, and a walk over all those of our pid namespace only.
     if !privileges.host_pid_namespace.is(&true) {
-        return Err("not known to be in the pid namespace of the machine".into());
+        return Err("this process's place in the machine's pid namespace is unknown".into());
     }
     Ok(())
 }
@@ -142,10 +142,10 @@ impl TaskProbe {
         if !scope.trees.is_empty() {
             enrol_trees(&mut skel)?;
         }
-        let whole_walk = skel.progs.on_task_walk.attach().context("attaching the task walk")?;
+        let whole_walk = skel.progs.on_task_walk.attach().context("attaching the iterator over tasks")?;
         let short_walk = findable.and_then(|()| {
             let walk = ShortWalk::attach(&skel);
-            walk.map_err(|error| format!("attaching the walk over listed tasks: {error:#}"))
+            walk.map_err(|error| format!("attaching the iterator over listed tasks: {error:#}"))
         });
         Ok(TaskProbe {
             _newtask: newtask,
@@ -194,12 +194,12 @@ impl TaskProbe {
                     let bss = bss_of(&mut self.skel)?;
                     ensure!(
                         sys::read_variable(&bss.nr_listed) == 0,
-                        "the walk over listed tasks did not run"
+                        "the iterator over listed tasks did not run"
                     );
                     for at in 0..sys::read_variable(&bss.nr_listed_rows) as usize {
                         short.rows.copy_to(&mut self.row, at * short.stride, short.stride);
                         row(WireRow::split(&self.row)
-                            .context("the walk over listed tasks wrote half a row")?
+                            .context("the iterator over listed tasks wrote half a row")?
                             .0);
                     }
                 }
@@ -291,13 +291,13 @@ impl TaskProbe {
     pub fn exit_lost_ns(&self, nodes: &[u32]) -> Result<Vec<u64>> {
         let lost_at = |place: u32| -> Result<u64> {
             let value = self.skel.maps.exit_lost_ns.lookup(&place.to_ne_bytes(), MapFlags::ANY)?;
-            let value = value.context("array maps have every element")?;
+            let value = value.context("every index of an array map has an element")?;
             Ok(u64::from_ne_bytes(value.as_slice().try_into().context("exit_lost_ns holds u64")?))
         };
         let mut by_node = vec![0; self.nodes as usize];
         let places = if nodes.is_empty() { self.nodes } else { nodes.len() as u32 };
         for place in 0..places {
-            let lost_ns = lost_at(place).context("reading the CPU time of lost exits")?;
+            let lost_ns = lost_at(place).context("reading the CPU time of exits that were lost")?;
             let node = nodes.get(place as usize).copied().unwrap_or(place);
             if let Some(sum) = by_node.get_mut(node as usize) {
                 *sum += lost_ns;
@@ -331,7 +331,7 @@ fn load(
     let shared = sched.shared_maps();
     open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
     open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
-    open.maps.cpu_topo.reuse_fd(shared.cpu_topo).context("sharing the places of CPUs")?;
+    open.maps.cpu_topo.reuse_fd(shared.cpu_topo).context("sharing the table of places of CPUs")?;
     open.maps.dirty_tasks.reuse_fd(shared.dirty_tasks).context("sharing the table of threads that ran")?;
     open.maps.exits.reuse_fd(shared.exits).context("sharing the exit ring")?;
     open.maps.exit_lost_ns.reuse_fd(shared.exit_lost_ns).context("sharing the times of lost exits")?;
@@ -354,7 +354,7 @@ fn load(
 
 /// Finds the members that trees have already. Births are followed by now: a child of a member is one.
 fn enrol_trees(skel: &mut TasksSkel<'static>) -> Result<()> {
-    let walk = skel.progs.on_tree_walk.attach().context("attaching the walk over trees")?;
+    let walk = skel.progs.on_tree_walk.attach().context("attaching the iterator over process trees")?;
     let mut buffer = [0; 64];
     loop {
         bss_of(skel)?.nr_enrolled = 0;
@@ -377,14 +377,14 @@ fn list_marked(skel: &TasksSkel<'static>, piece: &mut [u8]) -> Result<Vec<u32>> 
     let mut ids = Vec::new();
     for at in (0u32..).zip(used).filter(|(_, used)| *used != 0).map(|(at, _)| at) {
         let found = skel.maps.dirty_tasks.lookup_into(&at.to_ne_bytes(), piece, MapFlags::ANY);
-        ensure!(found.context("reading the marks of threads")?, "the table of marks ends early");
+        ensure!(found.context("reading the marks of threads")?, "the table of thread marks ends early");
         ids.extend(marked(piece, at * MARKS));
     }
     Ok(ids)
 }
 
 fn read_walk(link: &Link, buffer: &mut [u8], row: &mut impl FnMut(WireRow<'_>)) -> Result<()> {
-    object::read_iterator(link, buffer, |rows| for_each_row(rows, row)).context("walking over tasks")
+    object::read_iterator(link, buffer, |rows| for_each_row(rows, row)).context("iterating over tasks")
 }
 
 /// Adds before it removes, so that what stays wanted is never unwanted in between.
@@ -392,10 +392,10 @@ fn set_scope(skel: &mut TasksSkel<'static>, from: &Scope, to: &Scope) -> Result<
     let (old, new) = (from.keys(), to.keys());
     let ids = &skel.maps.scope_ids;
     for key in new.iter().filter(|key| !old.contains(key)) {
-        ids.update(key.as_bytes(), &[1], MapFlags::ANY).context("adding to the scope")?;
+        ids.update(key.as_bytes(), &[1], MapFlags::ANY).context("adding a task to the scope")?;
     }
     for key in old.iter().filter(|key| !new.contains(key)) {
-        ids.delete(key.as_bytes()).context("removing from the scope")?;
+        ids.delete(key.as_bytes()).context("removing a task from the scope")?;
     }
     let bss = bss_of(skel)?;
     bss.scope_kinds = to.kinds();
@@ -420,7 +420,7 @@ fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
 fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(WireRow<'_>)) -> Result<()> {
     while !bytes.is_empty() {
         let (first, rest) = WireRow::split(bytes).context("the kernel returned half a row")?;
-        ensure!(rest.len() < bytes.len(), "a row of no length");
+        ensure!(rest.len() < bytes.len(), "the kernel returned an empty row");
         row(first);
         bytes = rest;
     }

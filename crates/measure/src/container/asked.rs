@@ -317,8 +317,7 @@ impl AskedNames {
         if *count > if owner.is_some() { OF_A_USER_MAX } else { OF_SYSTEM_MAX } {
             if let Some(uid) = owner.filter(|_| *count == OF_A_USER_MAX + 1) {
                 self.say(format!(
-                    "user {uid} has more than {OF_A_USER_MAX} containers without a name: the others \
-                                  are not looked up"
+                    "user {uid} has more than {OF_A_USER_MAX} containers without a name: the remaining names are not looked up"
                 ));
             }
             return None;
@@ -466,14 +465,18 @@ impl Desk {
 
 fn reason(question: &Question, failure: Failure) -> String {
     let whose = match (question.sockets.is_empty(), question.owner) {
-        (false, _) => "names of containers of a runtime are missing: it".to_owned(),
-        (true, Some(uid)) => format!("names of containers of user {uid} are missing: the home of that user"),
-        (true, None) => "names of containers are missing: the folder of an engine".to_owned(),
+        (false, _) => "names of containers are missing: the container runtime".to_owned(),
+        (true, Some(uid)) => {
+            format!("names of containers of user {uid} are missing: that user's home directory")
+        }
+        (true, None) => "names of containers are missing: the directory of a container engine".to_owned(),
     };
     let why = match failure {
-        Failure::Slow => "does not answer",
+        Failure::Slow => "does not respond",
         Failure::Died => "cannot be read",
-        Failure::NotStarted | Failure::GivenUp => "cannot be read, no helper process could be started",
+        Failure::NotStarted | Failure::GivenUp => {
+            "cannot be read, because no helper process could be started"
+        }
     };
     format!("{whose} {why}")
 }

@@ -37,7 +37,7 @@ pub(super) fn read_of_user(home: &Path, name: &str, max: u64, uid: u32) -> io::R
     let file = open_below(&dir, Path::new(name))?;
     let meta = file.metadata()?;
     if !meta.is_file() || ![0, uid, geteuid().as_raw()].contains(&meta.uid()) {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file of this user"));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a regular file owned by this user"));
     }
     if meta.len() > max {
         return Err(io::Error::from(io::ErrorKind::FileTooLarge));

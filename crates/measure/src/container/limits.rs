@@ -116,7 +116,7 @@ impl LimitReader {
             oom_events: named(&events, "memory.events", "oom"),
             tier_pages: match self.tiered {
                 true => text("memory.stat").map(|text| TierPages::parse(&text)),
-                false => Err(Missing::NotCollected("all memory is in one tier".into())),
+                false => Err(Missing::NotCollected("the machine has only one memory tier".into())),
             },
             counters_before: None,
             disks: text("io.stat").map(|text| self.disks.used(&text)),
@@ -175,10 +175,10 @@ impl LimitReader {
             throttled_periods: named(&cpu, "cpu.stat", "nr_throttled"),
             pressure: Err(Missing::Unsupported("cgroup v1 has no pressure files".into())),
             memory_max_events: number("memory", "memory.failcnt").map(|count| count as u64),
-            oom_events: Err(Missing::Unsupported("cgroup v1 does not count them by group".into())),
-            tier_pages: Err(Missing::Unsupported("cgroup v1 does not count them by group".into())),
+            oom_events: Err(Missing::Unsupported("cgroup v1 does not count these events by group".into())),
+            tier_pages: Err(Missing::Unsupported("cgroup v1 does not count these events by group".into())),
             counters_before: None,
-            disks: Err(Missing::Unsupported("cgroup v1 has no io.stat".into())),
+            disks: Err(Missing::Unsupported("cgroup v1 has no io.stat file".into())),
             disks_before: None,
         }
     }
@@ -206,7 +206,7 @@ impl LimitReader {
 
     fn text(&self, controller: &str, path: &str, file: &str) -> Reading<String> {
         let text = self.content(controller, path, file).ok_or_else(|| {
-            Missing::Unsupported(format!("the {controller} controller of cgroup v1 is not mounted"))
+            Missing::Unsupported(format!("the cgroup v1 controller {controller} is not mounted"))
         })?;
         text.map_err(|error| missing(file, &error))
     }

@@ -99,13 +99,13 @@ impl Runtime {
             }
             Err(RecvTimeoutError::Disconnected) => "the request could not be sent".to_string(),
         };
-        Err(format!("{} gives no names of containers: {why}", self.socket.display()))
+        Err(format!("{} provides no names of containers: {why}", self.socket.display()))
     }
 }
 
 /// The reason for an incomplete or late answer, on whichever side it is noticed first.
 fn late() -> String {
-    format!("no answer within {} s", DEADLINE.as_secs())
+    format!("no response within {} s", DEADLINE.as_secs())
 }
 
 /// Names by full id, as reported by the runtime at `socket`.
@@ -136,7 +136,7 @@ pub fn containers(socket: &Path) -> io::Result<Names> {
             Err(error) => return Err(error),
         }
         if answer.len() as u64 > ANSWER_MAX {
-            return Err(invalid(&format!("the answer is longer than {ANSWER_MAX} bytes")));
+            return Err(invalid(&format!("the response is longer than {ANSWER_MAX} bytes")));
         }
     }
     parse(&answer)

@@ -135,9 +135,7 @@ pub fn without_room(events: &[Event], cpus: &[CpuId], limit: Option<u64>) -> Vec
             continue;
         }
         let why = format!(
-            "{} is not counted: it needs an open file on each of {more} CPUs, and this process may open no \
-             more than {limit}; all events need {all} (ulimit -n {all}, or LimitNOFILE={all} in the unit \
-             of a service)",
+            "{} is not counted: it needs an open file on each of {more} CPUs, but this process is limited to {limit} open files; all events need {all} (ulimit -n {all}, or LimitNOFILE={all} in the unit of a service)",
             event.name
         );
         refused.push((event.name.clone(), Missing::NotPermitted(why)));
@@ -221,7 +219,7 @@ mod tests {
         let (_, why) = refused(&EVENTS, 1024, Some(4096)).pop().unwrap();
         let why = why.to_string();
         for word in
-            ["cache-misses", "each of 1024 CPUs", "no more than 4096", "ulimit -n 4352", "LimitNOFILE=4352"]
+            ["cache-misses", "each of 1024 CPUs", "limited to 4096", "ulimit -n 4352", "LimitNOFILE=4352"]
         {
             assert!(why.contains(word), "'{word}' is not in: {why}");
         }

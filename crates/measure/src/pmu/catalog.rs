@@ -202,7 +202,7 @@ fn implemented(entry: &Entry, sure: bool, device: Option<&Device>) -> Reading<()
             device.name
         ))),
         Listed::Unknown if !sure => Err(Missing::Unsupported(format!(
-            "no event list of this CPU is public, and this kernel cannot tell whether the PMU {} implements {name}",
+            "no public event list covers this CPU, and this kernel does not report whether the PMU {} implements {name}",
             device.name
         ))),
         Listed::Yes | Listed::Unknown => Ok(()),
@@ -232,7 +232,7 @@ fn resolve(entry: &Entry, device: Option<&Device>) -> Reading<Event> {
     let terms = entry.terms().ok_or_else(|| Missing::Unsupported("its encoding is invalid".into()))?;
     let words = device.format.encode(&terms).map_err(|why| {
         Missing::Unsupported(format!(
-            "PMU {}: {why}; the kernel or hypervisor does not offer it",
+            "PMU {}: {why}; the kernel or hypervisor does not offer this term",
             device.name
         ))
     })?;
@@ -246,7 +246,7 @@ fn read_tables(dir: &Path) -> Result<Vec<(String, String, Table)>> {
         fs::read_dir(dir).with_context(|| format!("reading the event tables in {}", dir.display()))?;
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|ending| ending == "toml"));
-    ensure!(!paths.is_empty(), "there is no event table (*.toml) in {}", dir.display());
+    ensure!(!paths.is_empty(), "{} contains no event table (*.toml)", dir.display());
     paths.sort_unstable();
     let read = |path: &std::path::PathBuf| {
         let text = guard::read_text(path, TABLE_MAX, Owner::Caller)

@@ -78,7 +78,7 @@ impl Device {
         let Some(kind) = kind else {
             let known: Vec<String> = list(&root.join(DEVICES)).into_iter().collect();
             let known = if known.is_empty() { "no PMU".into() } else { known.join(", ") };
-            return Err(format!("there is no PMU '{name}'; the kernel shows {known}"));
+            return Err(format!("the kernel has no PMU '{name}', only {known}"));
         };
         if root.join(&path).join("cpumask").exists() {
             return Err(format!("the PMU {name} counts for a whole socket or device, not for tasks"));
@@ -129,7 +129,8 @@ impl Terms {
     pub fn parse(text: &str) -> Result<Terms, String> {
         let mut terms: Vec<(String, u64)> = Vec::new();
         for part in text.split(',') {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("'{part}' is not term=value"))?;
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("'{part}' does not have the form term=value"))?;
             let value = Terms::number(value)?;
             if terms.iter().any(|(known, _)| known == name) {
                 return Err(format!("'{name}' is given twice"));

@@ -134,7 +134,7 @@ impl CpuKind {
             });
         }
         let cpuinfo = fact::text(root, "proc/cpuinfo")?;
-        from_cpuinfo(&cpuinfo, cpu).ok_or_else(|| "proc/cpuinfo names no CPU model".to_string())
+        from_cpuinfo(&cpuinfo, cpu).ok_or_else(|| "proc/cpuinfo contains no CPU model".to_string())
     }
 }
 

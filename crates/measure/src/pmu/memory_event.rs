@@ -47,7 +47,7 @@ pub fn find(root: &Path) -> Result<Vec<MemoryEvent>, Missing> {
     let mut events: Vec<MemoryEvent> = PEBS.iter().filter_map(|name| pebs(root, name)).collect();
     events.extend(ibs(root));
     if events.is_empty() {
-        let what = "no PMU here samples accesses: that needs Intel PEBS or AMD IBS";
+        let what = "no PMU here samples accesses: Intel PEBS or AMD IBS is needed";
         return Err(Missing::Unsupported(what.into()));
     }
     Ok(events)

@@ -260,7 +260,7 @@ impl Reading {
     /// It counted nothing while [`exercise`] ran, although it was on the PMU all the time.
     fn has_counted(&self, event: &Event) -> Result<(), Missing> {
         if self.count == 0 && must_count(event.role) {
-            let why = format!("{} opens but counts nothing on this CPU", event.name);
+            let why = format!("{} can be opened but does not count on this CPU", event.name);
             return Err(Missing::Unsupported(why));
         }
         Ok(())
@@ -274,16 +274,16 @@ fn refusal(event: &Event, what: &str, error: &io::Error) -> Missing {
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENXIO | libc::EINVAL)
             if !event.is_software() =>
         {
-            Missing::Unsupported(with("no such counter on this CPU or hypervisor"))
+            Missing::Unsupported(with("this CPU or hypervisor has no such counter"))
         }
         Some(libc::EACCES | libc::EPERM) => {
             Missing::NotPermitted(with("needs CAP_PERFMON or kernel.perf_event_paranoid ≤ 0"))
         }
-        Some(libc::EBUSY) => Missing::Unsupported(with("another tool holds the counter")),
+        Some(libc::EBUSY) => Missing::Unsupported(with("another tool uses the counter")),
         Some(libc::EMFILE | libc::ENFILE) => {
             Missing::Unsupported(with("too many open files: raise the limit (ulimit -n)"))
         }
-        _ => Missing::Unsupported(with("the kernel refuses the counter")),
+        _ => Missing::Unsupported(with("the kernel refused to open the counter")),
     }
 }
 
@@ -301,7 +301,7 @@ pub fn try_event(event: &Event) -> Result<(), Missing> {
     exercise();
     let reading = Reading::of(event, &fd)?;
     if reading.share() == 0.0 {
-        let why = format!("{} was never scheduled onto the PMU; another tool holds its counters", event.name);
+        let why = format!("{} was never scheduled onto the PMU; another tool uses its counters", event.name);
         return Err(Missing::Unsupported(why));
     }
     reading.has_counted(event)
@@ -373,7 +373,7 @@ pub struct Refused {
 
 /// More events than a context switch can read, over the life of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{SLOTS} events have been counted since the start, and no more fit: restart with --events")]
+#[error("{SLOTS} events have been counted since the start, which is the maximum: restart with --events")]
 pub struct TooMany;
 
 /// The events that work, open on every CPU they could be opened on.
@@ -459,7 +459,7 @@ impl Counters {
                     mask |= 1 << slot;
                 }
                 Err(error) => {
-                    let why = refusal(event, &format!("opening on CPU {cpu}"), &error);
+                    let why = refusal(event, &format!("opening a counter on CPU {cpu}"), &error);
                     failed.push(Refused { slot, why });
                 }
             }
@@ -507,7 +507,7 @@ mod tests {
         let not_enabled = Reading::default();
         assert_eq!([waits.share(), is_dead.share(), not_enabled.share()], [0.0, 1.0, 1.0]);
         let [cycles, misses] = ["cycles", "cache-misses"].map(|name| Event::named(name).unwrap());
-        assert!(is_dead.has_counted(&cycles).unwrap_err().to_string().contains("counts nothing"));
+        assert!(is_dead.has_counted(&cycles).unwrap_err().to_string().contains("does not count"));
         // There may have been nothing to count.
         assert!(is_dead.has_counted(&misses).is_ok());
     }

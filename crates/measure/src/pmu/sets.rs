@@ -36,7 +36,11 @@ pub const SETS: [(&str, &[Role], &str); 6] = [
         "pipeline stalls",
     ),
     ("tlb", &[Role::Cycles, Role::Instructions, Role::Dtlb, Role::Itlb], "page walks"),
-    ("cache", &[Role::Cycles, Role::Instructions, Role::Llc, Role::Branch], "last-level cache and branches"),
+    (
+        "cache",
+        &[Role::Cycles, Role::Instructions, Role::Llc, Role::Branch],
+        "last-level cache misses and branches",
+    ),
 ];
 
 /// Roles and names that a list asks for.
@@ -109,7 +113,7 @@ impl Chooser<'_> {
             self.by_name(name, &mut picks, &mut choice)?;
         }
         if picks.len() > SLOTS {
-            bail!("{} events, but only {SLOTS} can be read at a context switch", picks.len());
+            bail!("{} events were requested, but only {SLOTS} can be read at a context switch", picks.len());
         }
         let needs: Vec<Need> = picks.iter().map(|pick| pick.need).collect();
         choice.takes_turns = !self.budget.fits(&needs);
@@ -143,7 +147,8 @@ impl Chooser<'_> {
                 break;
             }
             picks.truncate(picks.len() - count);
-            let why = Missing::Unsupported(format!("together with the other counters: {why}"));
+            let why =
+                Missing::Unsupported(format!("cannot be counted together with the other counters: {why}"));
             choice.absent.extend(group.iter().map(|role| (*role, why.clone())));
         }
         picks
@@ -159,7 +164,8 @@ impl Chooser<'_> {
                 Err(why) => reason = reason.or(Some(why)),
             }
         }
-        Err(reason.unwrap_or_else(|| Missing::Unsupported("no event of this CPU counts it".into())))
+        Err(reason
+            .unwrap_or_else(|| Missing::Unsupported("no event of this CPU counts this quantity".into())))
     }
 
     /// The ranks of a group that have events, and the first one: its reason is asked about. A user's table may leave
@@ -192,7 +198,7 @@ impl Chooser<'_> {
     fn full(&self) -> Missing {
         let watchdog = if self.budget.watchdog { "; kernel.nmi_watchdog=0 frees one" } else { "" };
         Missing::NotCollected(format!(
-            "no counter is left for it: {} of {} are free{watchdog}; ask for fewer sets with --events",
+            "no hardware counter is left for this event: {} of {} are free{watchdog}; request fewer sets with --events",
             self.budget.free(),
             self.budget.general
         ))
@@ -408,7 +414,10 @@ impl Chooser<'_> {
         }
         choice.events = groups.events().into_iter().map(|pick| pick.event).collect();
         if choice.events.len() > SLOTS {
-            bail!("{} events, but only {SLOTS} can be read at a context switch", choice.events.len());
+            bail!(
+                "{} events were requested, but only {SLOTS} can be read at a context switch",
+                choice.events.len()
+            );
         }
         if groups.groups.len() > 1 {
             let events = |group: Vec<Pick>| group.into_iter().map(|pick| pick.event).collect();

@@ -195,7 +195,7 @@ impl Entry {
     pub fn meaning(&self) -> String {
         let composed = match self.composed.as_slice() {
             [] => String::new(),
-            names => format!(" Composed of {}; the vendor does not name the whole.", names.join(" and ")),
+            names => format!(" Sum of {}; the vendor has no event for the sum.", names.join(" and ")),
         };
         let errata = self.errata.as_ref().map_or(String::new(), |errata| format!(" Errata: {errata}."));
         format!("{}{composed}{errata}", self.counts)
@@ -235,7 +235,10 @@ impl Table {
     }
 
     fn check(&self) -> Result<()> {
-        ensure!(!self.cpus.is_empty() || self.fallback.is_some(), "no [[cpu]] names its CPUs");
+        ensure!(
+            !self.cpus.is_empty() || self.fallback.is_some(),
+            "[[cpu]] is missing, which names the CPUs of the table"
+        );
         for entry in &self.events {
             entry.check().with_context(|| format!("event '{}'", entry.name))?;
             let same =
@@ -249,7 +252,7 @@ impl Table {
         }
         for verified in &self.verified {
             let named = format!("[[verified]] of {}", verified.machine);
-            ensure!(!verified.roles.is_empty(), "{named}: no role was right");
+            ensure!(!verified.roles.is_empty(), "{named}: the list of verified roles is empty");
             let unknown = verified.roles.iter().find(|role| !self.covers(**role));
             ensure!(
                 unknown.is_none(),
@@ -260,7 +263,7 @@ impl Table {
         for role in Role::MEASURED {
             ensure!(
                 self.covers(role) != self.absent.contains_key(&role),
-                "role '{}' needs an event, or a reason under [absent], and not both",
+                "role '{}' needs either an event or a reason under [absent]",
                 role.id()
             );
         }
@@ -279,7 +282,7 @@ impl Entry {
         );
         ensure!(
             !self.counts.is_empty() && !self.source.is_empty(),
-            "'counts' and 'source' must say something"
+            "'counts' and 'source' must not be empty"
         );
         match (&self.encoding, &self.kernel) {
             (Some(text), None) => {
@@ -288,11 +291,11 @@ impl Entry {
             (None, Some(name)) => {
                 Event::named(name)?;
             }
-            _ => anyhow::bail!("it needs either 'encoding' or 'kernel'"),
+            _ => anyhow::bail!("an event needs either 'encoding' or 'kernel'"),
         }
         ensure!(
             self.composed.is_empty() || self.composed.len() > 1 && self.encoding.is_some(),
-            "'composed' names the two or more events whose values 'encoding' has"
+            "'composed' must name the two or more events that 'encoding' adds up"
         );
         ensure!(self.slots_per_cycle != Some(0), "slots_per_cycle must be at least 1");
         ensure!(

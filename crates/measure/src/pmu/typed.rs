@@ -76,7 +76,7 @@ impl<'a> Typed<'a> {
         let root = catalog.root.as_path();
         let cores: Vec<&Device> = catalog.cores.iter().filter_map(|core| core.device.as_ref()).collect();
         let mut encodings = match self.form {
-            Form::Name(name) => return Err(format!("'{name}' is a name")),
+            Form::Name(name) => return Err(format!("'{name}' is not a name")),
             Form::Raw(config) => {
                 let of = |core: &&Device| (core.kind, [config, 0, 0], core.cpus.clone());
                 let found: Vec<_> = cores.iter().map(of).collect();
@@ -118,7 +118,7 @@ impl<'a> Typed<'a> {
 fn mode(modifiers: &str) -> Result<Mode, String> {
     let has = |letter| modifiers.contains(letter);
     if let Some(other) = modifiers.chars().find(|letter| !['u', 'k'].contains(letter)) {
-        return Err(format!("':{other}' is not a modifier of a count: :u counts user mode, :k the kernel"));
+        return Err(format!("':{other}' is not a modifier: use :u for user mode, :k for the kernel"));
     }
     Ok(match (has('u'), has('k')) {
         (true, false) => Mode::User,

@@ -167,7 +167,7 @@ fn identify(file: &File) -> Option<Identity> {
 
 /// The reason for which a name may be missing, where functions were left out.
 fn cut(name: &Option<String>, is_cut: bool) -> Option<String> {
-    (name.is_none() && is_cut).then(|| "it has too many functions".into())
+    (name.is_none() && is_cut).then(|| "the file has too many functions".into())
 }
 
 fn listed(table: &Table, address: u64) -> Option<String> {

@@ -71,7 +71,7 @@ pub(super) struct Queue {
 impl Queue {
     /// Takes in questions. Places for which no room is left are answered: they have no name.
     pub(super) fn add(&mut self, questions: Vec<Question>) -> Vec<(CodePlace, Arc<Function>)> {
-        let module = "[too many places to name]".into();
+        let module = "[too many addresses to name]".into();
         let unnamed = Arc::new(Function { name: None, module, kernel: false });
         let mut refused = Vec::new();
         for (place, seen_in) in questions {

@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(of(&found[0]), ("f100".into(), String::new(), 5.0, 4.0, (5.0, 5.0)));
         assert_eq!(of(&found[1]), ("f200".into(), String::new(), 1.0, 0.0, (1.0, 1.0)));
         assert_eq!((found.len(), &found[0].touched_on), (2, &BTreeMap::from([(NodeId(0), 2)])));
-        assert!(window.sum(&BTreeMap::new()).is_empty(), "it has ended");
+        assert!(window.sum(&BTreeMap::new()).is_empty(), "the process has ended");
     }
 
     #[test]

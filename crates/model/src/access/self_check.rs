@@ -42,7 +42,7 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
     let samples = interrupted.len();
     if samples < SAMPLES_MIN {
         return Err(Missing::NotCollected(format!(
-            "the self-check of the sampler got {samples} samples: it needs {SAMPLES_MIN}"
+            "the self-check of the sampler got {samples} samples, but needs {SAMPLES_MIN}"
         )));
     }
     let share = |at: u64| interrupted.iter().filter(|ip| **ip == at).count() as f64 / samples as f64;
@@ -51,8 +51,7 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
         if behind >= ENOUGH { (Attribution::Behind, behind) } else { (Attribution::At, at) };
     if share < ENOUGH && behind + at >= ENOUGH {
         return Err(Missing::NotCollected(format!(
-            "clock samples fall behind slow instructions ({:.0} %) and on them ({:.0} %): one of the two \
-             must have {:.0} %; try again when the machine is less busy",
+            "clock samples hit the instruction after a slow one ({:.0} %) and the slow one itself ({:.0} %): one of the two must have {:.0} %; try again when the machine is less busy",
             100.0 * behind,
             100.0 * at,
             100.0 * ENOUGH
@@ -60,7 +59,7 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
     }
     if share < ENOUGH {
         return Err(Missing::Unsupported(format!(
-            "clock samples do not fall behind slow instructions on this CPU ({:.0} %)",
+            "clock samples do not hit the instruction after a slow one on this CPU ({:.0} %)",
             100.0 * behind
         )));
     }
@@ -96,7 +95,7 @@ mod tests {
     fn divided_samples_are_worth_another_try() {
         let why = of(52, 46, 2).unwrap_err();
         assert!(matches!(why, Missing::NotCollected(_)), "{why}");
-        assert!(why.to_string().contains("(46 %) and on them (52 %)"), "{why}");
+        assert!(why.to_string().contains("(46 %) and the slow one itself (52 %)"), "{why}");
         assert!(of(50, 50, 0).is_err());
         assert!(matches!(of(20, 30, 50), Err(Missing::Unsupported(_))));
     }

@@ -20,8 +20,7 @@ const HOLDERS: usize = 5;
 
 const NEEDS: Traits = Traits::NONE.needs(&[Facility::Accelerators]);
 
-const HELP_NAMES: &str = "GPUs and other accelerators whose device files it has open (NVIDIA, DRM, accel, \
-                          kfd, VFIO, RDMA), checked every 10 s at most. An open device need not be in use.";
+const HELP_NAMES: &str = "GPUs and other accelerators whose device files it has open (NVIDIA, DRM, accel, kfd, VFIO, RDMA), checked at most every 10 s. An open device is not necessarily in use.";
 const HELP_NODES: &str = "Nodes of these accelerators, as a list; ? if the firmware does not give the node.";
 const HELP_FAR: &str = "Share of its on-CPU time on nodes other than those of its accelerators.";
 
@@ -70,11 +69,11 @@ const fn far_pct<R>(
 /// It holds none.
 pub fn held<'s>(task: &Task, snapshot: &'s Snapshot) -> Reading<&'s [Accelerator]> {
     let held = snapshot.inputs.accelerators.get(&task.raw.process()).map(|held| held.as_slice());
-    held.filter(|held| !held.is_empty()).ok_or_else(|| no("it holds none"))
+    held.filter(|held| !held.is_empty()).ok_or_else(|| no("the process holds no accelerator"))
 }
 
 fn held_in(row: &Container) -> Reading<&[Accelerator]> {
-    if row.held.is_empty() { Err(no("it holds none")) } else { Ok(&row.held) }
+    if row.held.is_empty() { Err(no("the process holds no accelerator")) } else { Ok(&row.held) }
 }
 
 /// `card0,renderD128`, the first sixteen.
@@ -133,7 +132,11 @@ fn far_and_all(held: &[Accelerator], run_ns: &[u64]) -> Reading<(u64, u64)> {
 
 fn far(held: &[Accelerator], run_ns: &[u64]) -> Reading<Quotient> {
     let (far, all) = far_and_all(held, run_ns)?;
-    if all == 0 { Err(no("did not run in this interval")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
+    if all == 0 {
+        Err(no("the task did not run in this interval"))
+    } else {
+        Ok(Quotient::pct(far as f64, all as f64))
+    }
 }
 
 /// Live processes that hold a device, `2710 zstd, 3001 train`: the first five. Empty without any.

@@ -14,9 +14,11 @@ use crate::snapshot::{SampledUse, Snapshot, Task};
 fn sampled(task: &Task) -> Reading<&SampledUse> {
     match task.memory_use() {
         Some(sampled) if task.leads() => Ok(sampled),
-        Some(_) => Err(no("samples of memory use are added up by process")),
+        Some(_) => Err(no("samples of memory use are summed by process")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
-        None => Err(no("no samples: --access or u in the details starts them, and the process must run")),
+        None => {
+            Err(no("no samples: start them with --access or with u in the details; the process must run"))
+        }
     }
 }
 
@@ -61,12 +63,11 @@ pub const MEM_TIME_PCT: Metric<Task> = metric(
     "mem_time_pct",
     ("MEMTIME%", 8),
     (Unit::Percent, Order::Descending),
-    "Share of its user-mode CPU time at instructions that access memory, in the last ten seconds. An upper \
-     bound of waiting: cache hits count too. Sampled by a clock (--access).",
+    "Share of its user-mode CPU time at instructions that access memory, in the last ten seconds. An upper bound for waiting, because cache hits count, too. A clock triggers the samples (--access).",
     |task, _| {
         let found = &sampled(task)?.found;
         let share = wilson(found.at_memory() as f64, found.samples as f64);
-        Ok(Value::F64(share.ok_or_else(|| no("it was not sampled in user mode"))?.0))
+        Ok(Value::F64(share.ok_or_else(|| no("none of its samples is in user mode"))?.0))
     },
 );
 
@@ -74,8 +75,7 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
     "mem_time_remote_pct",
     ("MEMTIMEREM", 10),
     (Unit::Percent, Order::Descending),
-    "Share of its memory-access time whose page is on a node other than that of the CPU. By time, not by count: \
-     remote accesses take longer, and stores stall less.",
+    "Share of its memory-access time at pages on a node other than the CPU's. By time, not by count: remote accesses take longer, and stores stall less.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
         Ok(Value::F64(100.0 * remote / known))
@@ -99,7 +99,7 @@ pub const MEM_TIME_PCT_BY_NODE: Metric<Task> = metric(
     "mem_time_pct_by_node",
     ("USED ON", 11),
     (Unit::Percent, Order::Descending),
-    "Its memory-access time by node of the page, as shares.",
+    "Shares of its memory-access time by node of the page.",
     |task, _| {
         let found = &sampled(task)?.found;
         found.sound()?;
@@ -138,7 +138,7 @@ pub const ACCESS_SOURCE: Metric<Task> = metric(
 fn answers(task: &Task) -> Reading<&Answers> {
     let sampled = sampled(task)?;
     if sampled.event.is_none() {
-        return Err(no("no PMU sampled accesses"));
+        return Err(no("no PMU sampled memory accesses"));
     }
     sampled.found.events_complete()?;
     Ok(&sampled.found.answers)
@@ -150,7 +150,7 @@ fn latency(task: &Task, snapshot: &Snapshot, of: fn(&Answers) -> &MemoryAnswers)
     if (loads as f64) < ENOUGH {
         return Err(no(&format!("only {loads} sampled loads: a latency needs at least {ENOUGH}")));
     }
-    let cycles = latencies.percentile(50.0).ok_or_else(|| no("no load has a latency"))?;
+    let cycles = latencies.percentile(50.0).ok_or_else(|| no("none of its sampled loads has a latency"))?;
     match GHZ.read(task, snapshot)? {
         Value::F64(ghz) if ghz > 0.0 => Ok(Value::F64(cycles / ghz)),
         _ => Err(no("its clock frequency is not known")),
@@ -163,9 +163,7 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
     "dram_remote_pct",
     ("DRAMREM%", 8),
     (Unit::Percent, Order::Descending),
-    "Remote share of the sampled accesses that memory answered, in the last ten seconds. The PMU samples \
-     by access, not by time (--access; Intel PEBS or AMD IBS); on Intel and Zen 5 only accesses slower \
-     than 128 cycles. Not verified on hardware.",
+    "Remote share of the sampled accesses that memory answered, in the last ten seconds. The PMU samples by access, not by time (--access; Intel PEBS or AMD IBS). On Intel and Zen 5 only accesses slower than 128 cycles are sampled. Not verified on hardware.",
     |task, snapshot| {
         let (remote, all) = answers(task)?.memory();
         if snapshot.host.topology.nodes.len() < 2 {
@@ -185,8 +183,7 @@ pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
     "load_latency_ns_local",
     ("LATLOC", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "Median latency of sampled loads answered by local memory, in ns at its clock frequency; on Intel and Zen 5 \
-     only of those slower than 128 cycles. JSON has more in access.pmu. Not verified on hardware.",
+    "Median latency of sampled loads answered by local memory, in ns at its clock frequency. On Intel and Zen 5 only loads slower than 128 cycles are sampled. JSON has more in access.pmu. Not verified on hardware.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.local),
 )
 .with(EVENTS.better(Better::Low));
@@ -204,6 +201,6 @@ pub const ACCESS_SAMPLES: Metric<Task> = metric(
     "access_samples",
     ("ACCSAMPLES", 10),
     (Unit::Count, Order::Descending),
-    "Samples in user mode in the last ten seconds.",
+    "Number of its samples in user mode in the last ten seconds.",
     |task, _| Ok(Value::U64(sampled(task)?.found.samples)),
 );

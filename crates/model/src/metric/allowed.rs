@@ -18,8 +18,7 @@ pub const NODES_ALLOWED: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Nodes of the CPUs it may use, as a list: its affinity (taskset(1)) within its cpuset. Of a process: of \
-           all its threads.",
+    help: "Nodes of its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process: of all its threads.",
     value: |task, snapshot| of(task, task.cpu_nodes, snapshot).map(Value::Text),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -32,7 +31,7 @@ pub const MEMS_ALLOWED: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Nodes that it may take memory from (cpuset), as a list. Of the main thread of a process.",
+    help: "Nodes from which it is allowed to take memory (cpuset), as a list. For a process: of its main thread.",
     value: |task, snapshot| match of(task, task.raw.mem_nodes, snapshot) {
         Ok(nodes) => Ok(Value::Text(nodes)),
         // Nodes above 63 are in no sample.
@@ -47,12 +46,12 @@ fn of(task: &Task, nodes: Option<u64>, snapshot: &Snapshot) -> Reading<String> {
         return Err(no("the task has ended"));
     }
     if task.raw.pid == OTHERS_PID {
-        return Err(no("several tasks, each with its own"));
+        return Err(no("the row has several tasks, each with its own value"));
     }
     if snapshot.host.topology.possible_nodes > u64::BITS {
         return Err(Missing::Unsupported("nodes above 63 are not shown".into()));
     }
-    nodes.map(node_list).ok_or_else(|| no("it was not recorded, or the kernel does not say"))
+    nodes.map(node_list).ok_or_else(|| no("the value was not recorded, or the kernel does not report it"))
 }
 
 /// Bits of nodes as a list: `0-1,4`.
@@ -67,9 +66,7 @@ pub const POLICY: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; \
-           default is the node it runs on. Main thread only. Mappings may have their own policies: m in \
-           the details.",
+    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; default means the node where it runs. For a process: of its main thread. Mappings can have their own policies: press m in the details.",
     value: |task, snapshot| Ok(Value::Text(policy_of(task)? + &weights(task, snapshot))),
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),
@@ -85,7 +82,7 @@ pub fn policy_of(task: &Task) -> Result<String, Missing> {
         return Err(no("the task has ended"));
     }
     if task.raw.pid == OTHERS_PID {
-        return Err(no("each task may have its own"));
+        return Err(no("each task has its own policy"));
     }
     Ok(describe(task.raw.mempolicy))
 }

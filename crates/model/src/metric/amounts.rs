@@ -296,24 +296,24 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
         "numatop_container_located_cpu_seconds",
         "numatop_program_located_cpu_seconds",
         NS,
-        "CPU time of tasks whose memory is located.",
+        "CPU time of its tasks whose memory is located.",
     ),
     both("remote_ns", Of(remote_ns)).of_programs(
         "numatop_container_remote_cpu_seconds",
         "numatop_program_remote_cpu_seconds",
         NS,
-        "CPU time of tasks whose memory is located, times the share of it on other nodes.",
+        "CPU time of tasks whose memory is located, times the share of that memory on other nodes.",
     ),
     both("remote_best_ns", Of(remote_best_ns)),
     tasks("minor_faults", Value::Counter(Counter::MinFlt))
-        .of_containers("numatop_container_minor_faults", "Minor page faults: without a disk read."),
+        .of_containers("numatop_container_minor_faults", "Minor page faults, which need no disk read."),
     tasks("major_faults", Value::Counter(Counter::MajFlt))
-        .of_containers("numatop_container_major_faults", "Major page faults: with a disk read."),
+        .of_containers("numatop_container_major_faults", "Major page faults, which need a disk read."),
     tasks("allocs", Value::Counter(Counter::UserAllocs)),
     tasks("cross_allocs", Value::Counter(Counter::CrossAllocs)),
     both("pages_migrated", Value::Counter(Counter::MigratedPages)).of_containers(
         "numatop_container_pages_migrated",
-        "Pages that were moved between nodes while its tasks ran, by them or for them.",
+        "Pages that moved between nodes while its tasks ran, whether or not the tasks requested this.",
     ),
     tasks("pages_balanced", Value::Counter(Counter::BalancedPages)),
     tasks("pages_asked", Value::Counter(Counter::AskedPages)),
@@ -333,7 +333,7 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     both("net_known_bytes", Of(|now| sockets(now, |sums| sums.known))),
     both("net_far_bytes", Of(|now| sockets(now, |sums| sums.far))).of_containers(
         "numatop_container_net_far_receive_bytes",
-        "Bytes received whose packets were processed on another node than that of the reader.",
+        "Bytes received whose packets were processed on a node other than the reader's.",
     ),
 ];
 
@@ -447,32 +447,32 @@ fn watermark(now: NodeNow<'_>, bytes: u64) -> Option<Number> {
 
 /// All of them, in the order of columns and of families. New columns go to the end.
 pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
-    of!(cpus), column "cpus", family Level => "numatop_node_cpus" "CPUs that are online.";
+    of!(cpus), column "cpus", family Level => "numatop_node_cpus" "Number of online CPUs.";
     of!(on_cpus.busy_ns), column "busy_ns";
-    |now| now.cpu_s.map(Number::Scaled), family Sum(1.0) => "numatop_node_cpu_seconds" "CPU time of tasks.";
-    |now| now.node.on_cpus.irq_ns.get().map(Number::Whole), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts.";
-    |now| counted(now, Role::Cycles).map(Number::Scaled), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks.";
+    |now| now.cpu_s.map(Number::Scaled), family Sum(1.0) => "numatop_node_cpu_seconds" "CPU time of tasks on the node.";
+    |now| now.node.on_cpus.irq_ns.get().map(Number::Whole), column "irq_ns" of IRQ_PCT, family Sum(NS) => "numatop_node_irq_seconds" "Time in interrupts on the node's CPUs.";
+    |now| counted(now, Role::Cycles).map(Number::Scaled), column "cycles", family Sum(1.0) => "numatop_node_cycles" "CPU cycles of tasks on the node.";
     |now| counted(now, Role::Instructions).map(Number::Scaled), column "instructions",
-        family Sum(1.0) => "numatop_node_instructions" "Instructions of tasks.";
+        family Sum(1.0) => "numatop_node_instructions" "Instructions of tasks on the node.";
     |now| lma(now).map(Number::Scaled), column "lma";
     |now| rma(now).map(Number::Scaled), column "rma";
     // Each is known where both are.
     |now| rma(now).and_then(|_| lma(now)).map(Number::Scaled),
-        family Sum(1.0) => "numatop_node_memory_accesses" "Accesses that the CPUs counted." with "target" = "local";
+        family Sum(1.0) => "numatop_node_memory_accesses" "Memory accesses counted by the CPUs." with "target" = "local";
     |now| lma(now).and_then(|_| rma(now)).map(Number::Scaled),
-        family Sum(1.0) => "numatop_node_memory_accesses" "Accesses that the CPUs counted." with "target" = "remote";
+        family Sum(1.0) => "numatop_node_memory_accesses" "Memory accesses counted by the CPUs." with "target" = "remote";
     |now| now.located.map(|located| Number::Scaled(located.run_ns)), column "located_ns",
         family Sum(NS) => "numatop_node_located_cpu_seconds"
-        "CPU time on the node of tasks whose memory is located.";
+        "CPU time on the node, of tasks whose memory is located.";
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
-        "CPU time of tasks whose memory is located, times the share of it on other nodes.";
+        "CPU time of tasks whose memory is located, times the share of that memory on other nodes.";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
-        family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "local";
+        family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults on the node." with "page" = "local";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.remote)),
-        family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults." with "page" = "remote";
+        family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults on the node." with "page" = "remote";
     of!(raw.mem_total_bytes), column "mem_total_bytes" of MEM_TOTAL_BYTES,
-        family Level => "numatop_node_memory_total_bytes" "Memory of the node.";
+        family Level => "numatop_node_memory_total_bytes" "Total memory of the node.";
     of!(raw.mem_free_bytes), column "mem_free_bytes" of MEM_FREE_BYTES,
         family Level => "numatop_node_memory_free_bytes" "Free memory.";
     of!(raw.mem_file_bytes), column "mem_file_bytes" of MEM_FILE_BYTES,
@@ -480,32 +480,32 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(raw.mem_anon_bytes), column "mem_anon_bytes" of MEM_ANON_BYTES,
         family Level => "numatop_node_memory_anon_bytes" "Anonymous memory.";
     of!(raw.mem_slab_bytes), column "mem_slab_bytes" of MEM_SLAB_BYTES,
-        family Level => "numatop_node_memory_slab_bytes" "Memory of kernel objects.";
+        family Level => "numatop_node_memory_slab_bytes" "Memory of the node used for kernel objects.";
     |now| watermark(now, now.node.raw.low_watermark_bytes), column "low_watermark_bytes" of WATERMARK_DISTANCE_PCT;
     |now| watermark(now, now.node.raw.managed_bytes), column "managed_bytes" of WATERMARK_DISTANCE_PCT;
     |now| watermark_distance(&now.node.raw).ok().map(|pct| Number::Scaled(pct / 100.0)),
         family Level => "numatop_node_watermark_distance_ratio"
-        "Free memory above the low watermark, of the memory that can be allocated; kswapd is woken below 0.";
+        "Free memory above the low watermark, in % of the memory that can be allocated. Below 0, kswapd runs.";
     of!(counts.pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
-        family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages allocated here as intended.";
+        family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages allocated on this node as intended.";
     of!(counts.pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
         family Kernel(|raw| raw.numa_miss) => "numatop_node_numa_miss_pages"
-        "Pages allocated here although another node was preferred.";
+        "Pages allocated on this node although another node was preferred.";
     of!(counts.pages.numa_foreign), column "numa_foreign" of NUMA_FOREIGN_PER_S,
-        family Kernel(|raw| raw.numa_foreign) => "numatop_node_numa_foreign_pages" "Pages wanted here but allocated on another node.";
+        family Kernel(|raw| raw.numa_foreign) => "numatop_node_numa_foreign_pages" "Pages intended for this node but allocated on another.";
     of!(counts.pages.interleave_hit), column "interleave_hit" of INTERLEAVE_HIT_PER_S,
         family Kernel(|raw| raw.interleave_hit) => "numatop_node_numa_interleave_hit_pages"
-        "Interleaved pages allocated here as intended.";
+        "Interleaved pages allocated on this node as intended.";
     of!(counts.pages.local_node), column "local_node" of LOCAL_NODE_PER_S,
-        family Kernel(|raw| raw.local_node) => "numatop_node_numa_local_pages" "Pages allocated here by tasks running here.";
+        family Kernel(|raw| raw.local_node) => "numatop_node_numa_local_pages" "Pages allocated on this node by tasks that run on it.";
     of!(counts.pages.other_node), column "other_node" of OTHER_NODE_PER_S,
-        family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages allocated here by tasks running on other nodes.";
+        family Kernel(|raw| raw.other_node) => "numatop_node_numa_other_pages" "Pages allocated on this node by tasks that run on other nodes.";
     of!(counts.kswapd_pages), column "kswapd_pages" of KSWAPD_PAGES_PER_S,
         family Kernel(|raw| raw.kswapd_pages) => "numatop_node_reclaimed_pages"
-        "Pages freed by reclaim, in the background (kswapd) or by tasks directly." with "by" = "kswapd";
+        "Pages of the node that were freed by reclaim, in the background (kswapd) or directly by tasks." with "by" = "kswapd";
     of!(counts.direct_pages), column "direct_pages" of DIRECT_RECLAIM_PAGES_PER_S,
         family Kernel(|raw| raw.direct_pages) => "numatop_node_reclaimed_pages"
-        "Pages freed by reclaim, in the background (kswapd) or by tasks directly." with "by" = "direct";
+        "Pages of the node that were freed by reclaim, in the background (kswapd) or directly by tasks." with "by" = "direct";
     of!(counts.node_reclaims), column "node_reclaims" of NODE_RECLAIM_PER_S;
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults)),
         column "hint_faults" of balancing::NODE_HINT_FAULTS;
@@ -514,11 +514,11 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(counts.pages_in), column "pages_in" of pages::PAGES_IN;
     of!(counts.pages_out), column "pages_out" of pages::PAGES_OUT;
     huge_free, column "free_huge_bytes" of free_blocks::HUGE_FREE_PCT,
-        family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of a transparent huge page or more.";
+        family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of at least one transparent huge page.";
     |now| moved(now, |pages| pages.promoted), column "promoted_pages" of tiers::PROMOTED,
-        family Sum(1.0) => "numatop_node_promoted_pages" "Pages that came from a slower memory tier.";
+        family Sum(1.0) => "numatop_node_promoted_pages" "Pages promoted to this node from a slower memory tier.";
     |now| moved(now, |pages| pages.demoted), column "demoted_pages" of tiers::DEMOTED,
-        family Sum(1.0) => "numatop_node_demoted_pages" "Pages that left for a slower memory tier.";
+        family Sum(1.0) => "numatop_node_demoted_pages" "Pages demoted from this node to a slower memory tier.";
 };
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
     "numa_moves_per_s",
     "NUMAMV/s",
     8,
-    "Attempts of NUMA balancing to move it to an idle CPU of its preferred node (sched_move_numa); failed ones are \
-     in numa_stuck_per_s, too.",
+    "Attempts by NUMA balancing to move it to an idle CPU of its preferred node (sched_move_numa). Failed attempts are also in numa_stuck_per_s.",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaMoves]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
@@ -21,8 +20,7 @@ pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "numa_swaps_per_s",
     "NUMASW/s",
     8,
-    "Attempts of NUMA balancing to swap it with a task of another node, for the benefit of either \
-     (sched_swap_numa).",
+    "Attempts by NUMA balancing to swap it with a task of another node, so that one of them runs nearer to its memory (sched_swap_numa).",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaSwaps]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
@@ -31,8 +29,7 @@ pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "numa_stuck_per_s",
     "NUMAST/s",
     8,
-    "Times NUMA balancing wanted it on another node and left it where it was: no better CPU found, or the move \
-           failed (sched_stick_numa).",
+    "Failed moves by NUMA balancing: another node was preferred, but no better CPU was found, or the move failed (sched_stick_numa).",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaStuck]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
@@ -43,10 +40,9 @@ pub const NUMA_GROUP: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Id,
     order: Order::Ascending,
-    help: "Tasks with the same number share memory, as far as NUMA balancing has seen, and are placed together. The \
-           number is the id of the thread that began the group.",
+    help: "Group of tasks that share memory according to NUMA balancing, which places them together. The number is the id of the thread that began the group.",
     value: |task, _| match task.raw.numa_group {
-        0 => Err(Missing::NotCollected("NUMA balancing has it in no group".into())),
+        0 => Err(Missing::NotCollected("NUMA balancing has put it in no group".into())),
         group => Ok(Value::U64(group.into())),
     },
     over: Over::Newest,
@@ -57,9 +53,7 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
     "hint_faults_per_s",
     "HINT/s",
     7,
-    "NUMA hinting faults: balancing unmaps pages briefly to learn which CPUs use them. The rate shows how \
-     fast it scans, not how much memory is used. Where no kernel function can be hooked (see doctor), \
-     pages are counted from the task structure, and some are missed.",
+    "NUMA hinting faults: balancing unmaps pages briefly to learn which CPUs use them. The rate shows how fast it scans, not how much memory is used. Without a kernel function to probe (see doctor), pages are counted from the task structure, and some are missed.",
     |task, snapshot| snapshot.rate(task.delta[Counter::HintFaults]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
@@ -71,9 +65,7 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its hinting faults that found the page on another node. Not a share of accesses: a \
-           single-threaded process faults only on pages that are not yet local, moved pages do not fault \
-           for a while, and a bound process may not fault at all. See remote_pct.",
+    help: "Share of its hinting faults that found the page on another node. Not a share of accesses: a single-threaded process faults only on pages that are not yet local. Moved pages do not fault for a while, and a bound process can have no faults at all. See remote_pct.",
     value: |task, snapshot| remote(of_task(task), snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| remote(of_task(task), snapshot)),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),
@@ -99,8 +91,7 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its CPU time that NUMA balancing took: scans of its memory, and hinting faults with their page \
-           moves, but not the exception itself. Needs kernel functions that can be hooked.",
+    help: "Share of its CPU time that NUMA balancing took: scans of its memory, and hinting faults with their page moves, but not the exception itself. Needs probes on kernel functions.",
     value: |task, snapshot| balancing(task, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(balancing),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]).better(Better::Low),
@@ -109,7 +100,7 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
 fn balancing(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
     snapshot.rate(0)?;
     match task.run_ns() {
-        0 => Err(Missing::NotCollected("did not run in this interval".into())),
+        0 => Err(Missing::NotCollected("the task did not run in this interval".into())),
         // Interrupts and the hypervisor may have taken a part of the clock's time.
         ran => Ok(Quotient::pct(task.delta[Counter::BalancingNs].min(ran) as f64, ran as f64)),
     }
@@ -117,7 +108,7 @@ fn balancing(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
 
 fn of_node(node: &Node) -> Reading<Hints> {
     node.on_cpus.hints.ok_or_else(|| {
-        Missing::NotCollected("not counted by CPU: no function of the kernel can be hooked".into())
+        Missing::NotCollected("not counted by CPU: the kernel has no function to probe".into())
     })
 }
 
@@ -128,7 +119,7 @@ pub const NODE_HINT_FAULTS: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::PerSecond,
     order: Order::Descending,
-    help: "NUMA hinting faults on the node's CPUs, of every task, in scope or not.",
+    help: "NUMA hinting faults of all tasks on the node's CPUs, also outside the scope.",
     value: |node, snapshot| snapshot.rate(of_node(node)?.faults).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
@@ -141,8 +132,7 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of hinting faults that found the page on another node. Not a share of accesses: see \
-           hint_remote_pct of tasks.",
+    help: "Share of hinting faults that found the page on another node. Not a share of accesses: see hint_remote_pct of tasks.",
     value: |node, snapshot| remote(of_node(node)?, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|node, snapshot| remote(of_node(node)?, snapshot)),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),

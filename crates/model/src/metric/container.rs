@@ -179,7 +179,7 @@ pub const CONTAINER: Metric<Container> = own(
     "CONTAINER",
     16,
     TEXT,
-    "Name of the container, pod, machine or unit; else its short id or the name of the cgroup.",
+    "Name of the container, pod, machine or unit; if unknown, its short id or the name of the cgroup.",
     |row, _| {
         Ok(Value::Text(row.group.as_ref().map_or_else(|| row.id.to_string(), |group| group.name.clone())))
     },
@@ -191,7 +191,7 @@ pub const KIND: Metric<Container> = own(
     "KIND",
     9,
     TEXT,
-    "container, machine, pod, unit (of systemd) or group (any other cgroup).",
+    "Kind: container, machine, pod, unit (of systemd) or group (any other cgroup).",
     |row, _| Ok(Value::Text(row.kind().name().into())),
 )
 .with(Traits::NONE.needs(&[Facility::CgroupNames]));
@@ -201,17 +201,19 @@ pub const ENGINE: Metric<Container> = own(
     "ENGINE",
     10,
     TEXT,
-    "The engine or service that made the container, from its cgroup path.",
+    "The engine or service that made the container, derived from its cgroup path.",
     |row, _| {
         let engine = row.group.as_ref().and_then(|group| group.engine);
-        engine.map(|engine| Value::Text(engine.name().into())).ok_or_else(|| no("it is not a container"))
+        engine
+            .map(|engine| Value::Text(engine.name().into()))
+            .ok_or_else(|| no("this group is not a container"))
     },
 )
 .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
 pub const CONTAINER_ID: Metric<Container> =
     own("container_id", "ID", 12, TEXT, "Full id of the container.", |row, _| {
-        text_of(row.group.as_ref().and_then(|group| group.id.as_ref()), "it has no id")
+        text_of(row.group.as_ref().and_then(|group| group.id.as_ref()), "the group has no id")
     })
     .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
@@ -220,9 +222,12 @@ pub const USER: Metric<Container> = own(
     "USER",
     10,
     TEXT,
-    "User whose engine made the container; absent where an engine of the system did.",
+    "User whose rootless engine made the container; absent for system engines.",
     |row, _| {
-        text_of(row.group.as_ref().and_then(|group| group.user.as_ref()), "an engine of the system made it")
+        text_of(
+            row.group.as_ref().and_then(|group| group.user.as_ref()),
+            "a system engine made the container",
+        )
     },
 )
 .with(Traits::NONE.needs(&[Facility::CgroupNames]));
@@ -232,7 +237,7 @@ pub const CGROUP_ID: Metric<Container> = own(
     "CGID",
     10,
     (Identity, Unit::Id, Ascending),
-    "Cgroup id: the inode number of its directory in /sys/fs/cgroup (stat -c %i). Findings name it.",
+    "Cgroup id: the inode number of its directory in /sys/fs/cgroup (stat -c %i). Findings use this id.",
     |row, _| Ok(Value::U64(row.id)),
 );
 
@@ -241,14 +246,17 @@ pub const POD: Metric<Container> = own(
     "POD",
     20,
     TEXT,
-    "Kubernetes or podman pod: its name where the kubelet's files have it, else its uid.",
-    |row, _| text_of(row.group.as_ref().and_then(|group| group.pod.as_ref()), "it is in no pod"),
+    "Kubernetes or podman pod: its name if the kubelet's files contain it, otherwise its uid.",
+    |row, _| text_of(row.group.as_ref().and_then(|group| group.pod.as_ref()), "the container is in no pod"),
 )
 .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
 pub const NAMESPACE: Metric<Container> =
     own("namespace", "NAMESPACE", 14, TEXT, "Kubernetes namespace.", |row, _| {
-        text_of(row.group.as_ref().and_then(|group| group.namespace.as_ref()), "no file has its namespace")
+        text_of(
+            row.group.as_ref().and_then(|group| group.namespace.as_ref()),
+            "its namespace is in no kubelet file",
+        )
     })
     .with(Traits::NONE.needs(&[Facility::CgroupNames]));
 
@@ -256,7 +264,7 @@ pub const PARENT: Metric<Container> =
     own("parent", "PARENT", 24, TEXT, "Cgroup path of its parent row.", |row, snapshot| {
         let parent = row.parent.and_then(|at| snapshot.containers.get(at)).map(|parent| parent.id);
         let path = parent.and_then(|id| snapshot.names.cgroups.get(&id));
-        path.map(|path| Value::Text(group::show(path))).ok_or_else(|| no("it is the root"))
+        path.map(|path| Value::Text(group::show(path))).ok_or_else(|| no("the group is the root"))
     });
 
 pub const PROCESSES: Metric<Container> = own(
@@ -264,7 +272,7 @@ pub const PROCESSES: Metric<Container> = own(
     "PROCS",
     6,
     (Identity, Unit::Count, Descending),
-    "Live processes in it and below.",
+    "Live processes in it and in groups below it.",
     |row, _| Ok(Value::U64(row.processes.into())),
 );
 
@@ -273,10 +281,10 @@ pub const CPU_QUOTA_PCT: Metric<Container> = own(
     "QUOTA%",
     7,
     (Running, Unit::Percent, Ascending),
-    "Limit of its CPU time (cpu.max, cfs_quota_us); 100 is one CPU. A parent's limit may be lower.",
+    "Limit of its CPU time (cpu.max, cfs_quota_us); 100 is one CPU. A parent can have a lower limit.",
     |row, _| match (raw(row)?.cpu_quota_milli.clone())? {
         Some(milli) => Ok(Value::F64(milli as f64 / 10.0)),
-        None => Err(no("it has no quota")),
+        None => Err(no("the group has no quota")),
     },
 )
 .over(Over::Level)
@@ -287,7 +295,7 @@ pub const THROTTLED_PCT: Metric<Container> = own(
     "THROT%",
     7,
     (Running, Unit::Percent, Descending),
-    "Time throttled by its CPU quota, between the last two readings of cpu.stat; summed over CPUs.",
+    "Time in which its CPU quota stopped it, between the last two readings of cpu.stat; summed over CPUs.",
     |row, _| {
         let raw = raw(row)?;
         let now = raw.throttled_ns.clone()?;
@@ -307,12 +315,12 @@ pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
     "THROTP%",
     7,
     (Running, Unit::Percent, Descending),
-    "Share of quota periods that used up the quota, of those in which it ran, between the last two readings of cpu.stat.",
+    "Share of the quota periods in which it ran that used up the quota, between the last two readings of cpu.stat.",
     |row, _| {
         let delta = delta(row)?;
         let (periods, throttled) = (delta.periods.clone()?, delta.throttled_periods.clone()?);
         if periods == 0 {
-            return Err(no("it did not run in any quota period"));
+            return Err(no("the group did not run in any quota period"));
         }
         Ok(Value::F64(throttled as f64 * 100.0 / periods as f64))
     },
@@ -325,7 +333,7 @@ pub const CPUS_ALLOWED: Metric<Container> = own(
     "CPUS",
     12,
     (Running, Unit::Text, Ascending),
-    "CPUs that it may use (cpuset), as a list.",
+    "Its allowed CPUs (cpuset), as a list.",
     |row, _| raw(row)?.cpus.clone().map(Value::Text),
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));
@@ -335,7 +343,7 @@ pub const NODES_ALLOWED: Metric<Container> = own(
     "CPUNODES",
     8,
     (Running, Unit::Text, Ascending),
-    "Nodes of the CPUs it may use, as a list.",
+    "Nodes of its allowed CPUs, as a list.",
     |row, snapshot| {
         let cpus = parse_cpulist(&raw(row)?.cpus.clone()?).map_err(|error| no(&error.to_string()))?;
         let topology = &snapshot.host.topology;
@@ -351,12 +359,11 @@ pub const SMT_SHARED_CPUS: Metric<Container> = own(
         "SMTSHR",
         6,
         (Running, Unit::Count, Descending),
-        "CPUs of its cpuset that share a core with a CPU of another container's cpuset. Only among containers that may \
-         not use all CPUs.",
+        "CPUs of its cpuset that share a core with a CPU of another container's cpuset. Only containers with fewer than all CPUs are compared.",
         |row, _| {
             row.smt_shared_cpus
                 .map(|cpus| Value::U64(cpus.into()))
-                .ok_or_else(|| no("it has no CPUs of its own (cpuset)"))
+                .ok_or_else(|| no("the container has no CPUs of its own (cpuset)"))
         },
     ).with(Traits::NONE.needs(&[Facility::CgroupLimits]));
 
@@ -365,7 +372,7 @@ pub const MEM_BYTES: Metric<Container> = own(
     "MEM",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Memory charged to it and all below (memory.current): page cache and kernel memory included.",
+    "Memory charged to it and to groups below it (memory.current): page cache and kernel memory included.",
     |row, _| raw(row)?.mem_bytes.clone().map(Value::U64),
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));
@@ -393,8 +400,7 @@ pub const CACHE_BYTES_BY_NODE: Metric<Container> = own(
     "CACHE/NODE",
     14,
     (Memory, Unit::Bytes, Descending),
-    "Page cache charged to it and all below, by node (memory.numa_stat: active_file and inactive_file). In \
-     cgroup v1 an upper bound: shared memory is subtracted in proportion.",
+    "Page cache charged to it and to groups below it, by node (memory.numa_stat: active_file and inactive_file). In cgroup v1 an upper bound: shared memory is subtracted in proportion.",
     |row, _| by_node(&raw(row)?.cache_by_node),
 )
 .over(Over::Newest)
@@ -405,10 +411,10 @@ pub const MEM_LIMIT_BYTES: Metric<Container> = own(
     "LIMIT",
     7,
     (Memory, Unit::Bytes, Ascending),
-    "Limit of its memory (memory.max). A parent's limit may be lower.",
+    "Limit of its memory (memory.max). A parent can have a lower limit.",
     |row, _| match raw(row)?.mem_limit_bytes.clone()? {
         Some(bytes) => Ok(Value::U64(bytes)),
-        None => Err(no("it has no limit")),
+        None => Err(no("the group has no memory limit")),
     },
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));
@@ -418,7 +424,7 @@ pub const MEMS_ALLOWED: Metric<Container> = own(
     "MEMS",
     8,
     (Memory, Unit::Text, Ascending),
-    "Nodes that it may take memory from (cpuset), as a list.",
+    "Nodes from which it is allowed to take memory (cpuset), as a list.",
     |row, _| raw(row)?.mems.clone().map(Value::Text),
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));
@@ -428,8 +434,7 @@ pub const RSS_BYTES: Metric<Container> = own(
     "RSS",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Resident memory of its processes. What they share counts once where its objects are known (Linux with a BPF iterator over \
-     mappings), else once per process; mem_bytes counts it once.",
+    "Resident memory of its processes. Shared memory counts once where its objects are known (needs a BPF iterator over mappings), otherwise once per process; mem_bytes counts it once.",
     |row, _| Ok(Value::U64(row.sum.rss_bytes)),
 );
 

@@ -37,7 +37,7 @@ impl Lack {
         if let Some(why) = snapshot.host_missing(&event.name) {
             return why.clone();
         }
-        let Some(slot) = slots.get(at) else { return no("no such counter") };
+        let Some(slot) = slots.get(at) else { return no("the counter does not exist here") };
         if was_lost(slot, snapshot) {
             if !snapshot.host.event_turns.is_empty() {
                 return Missing::NotCollected(format!(
@@ -46,11 +46,11 @@ impl Lack {
                 ));
             }
             return Missing::Lost(format!(
-                "{} was not counted: another tool holds it, or its CPU is isolated",
+                "{} was not counted: its counter is in use, or the CPU is isolated",
                 event.name
             ));
         }
-        Missing::Unsupported(format!("{} opens, but has not counted anything yet", event.name))
+        Missing::Unsupported(format!("{} was opened, but has not counted anything yet", event.name))
     }
 }
 
@@ -239,7 +239,7 @@ pub fn cpi(slots: &[Slot], _: u64, snapshot: &Snapshot) -> Reading<Quotient> {
 /// # Errors
 /// As [`count`]; or nothing ran.
 pub fn ghz(slots: &[Slot], ran_ns: u64, snapshot: &Snapshot) -> Reading<Quotient> {
-    quotient(count(slots, snapshot, Role::Cycles)?, ran_ns as f64, "did not run in this interval")
+    quotient(count(slots, snapshot, Role::Cycles)?, ran_ns as f64, "the task did not run in this interval")
 }
 
 /// The factor for instructions per cycle as counted, where the two counters took turns.

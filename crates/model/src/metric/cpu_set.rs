@@ -43,7 +43,7 @@ const fn set(
 
 pub const PLACE: Metric<CpuSet> = Metric {
     order: Order::Ascending,
-    ..set("place", "PLACE", 10, Unit::Text, "Socket, or last-level cache (L3) by its number.", |set, _| {
+    ..set("place", "PLACE", 10, Unit::Text, "Socket, or number of the last-level cache (L3).", |set, _| {
         Ok(Value::Text(match (set.kind, set.llc_level) {
             (SetKind::Socket, _) => format!("socket {}", set.id),
             (SetKind::Llc, level) => format!("L{} {}", level.unwrap_or(3), set.id),
@@ -51,54 +51,61 @@ pub const PLACE: Metric<CpuSet> = Metric {
     })
 };
 
-pub const NODES: Metric<CpuSet> = set("node", "NODE", 5, Unit::Text, "Nodes of its CPUs.", |set, _| {
-    Ok(Value::Text(format_cpulist(set.nodes.iter().copied())))
-})
-.with(Traits::NONE.stands(Stands::Plain));
+pub const NODES: Metric<CpuSet> =
+    set("node", "NODE", 5, Unit::Text, "Nodes of the CPUs of this socket or L3 domain.", |set, _| {
+        Ok(Value::Text(format_cpulist(set.nodes.iter().copied())))
+    })
+    .with(Traits::NONE.stands(Stands::Plain));
 
 pub const SOCKETS: Metric<CpuSet> =
-    set("socket", "SOCKET", 6, Unit::Text, "Sockets of its CPUs.", |set, _| match set.sockets.as_slice() {
-        [] => Err(no("sysfs names no sockets")),
-        sockets => Ok(Value::Text(format_cpulist(sockets.iter().copied()))),
+    set("socket", "SOCKET", 6, Unit::Text, "Sockets of the CPUs of this L3 domain.", |set, _| {
+        match set.sockets.as_slice() {
+            [] => Err(no("sysfs does not list sockets")),
+            sockets => Ok(Value::Text(format_cpulist(sockets.iter().copied()))),
+        }
     });
 
 pub const CPU_LIST: Metric<CpuSet> =
-    set("cpu_list", "CPU LIST", 14, Unit::Text, "Its online CPUs.", |set, _| {
+    set("cpu_list", "CPU LIST", 14, Unit::Text, "List of its online CPUs.", |set, _| {
         Ok(Value::Text(format_cpulist(set.cpus.iter().copied())))
     });
 
 pub const CPUS: Metric<CpuSet> =
-    set("cpus", "CPUS", 5, Unit::Count, "Number of its online CPUs.", |set, _| {
+    set("cpus", "CPUS", 5, Unit::Count, "Number of online CPUs of this socket or L3 domain.", |set, _| {
         Ok(Value::U64(set.cpus.len() as u64))
     });
 
-pub const CORES: Metric<CpuSet> =
-    set("cores", "CORES", 5, Unit::Count, "Number of its physical cores.", |set, _| {
-        Ok(Value::U64(set.cores.into()))
-    });
+pub const CORES: Metric<CpuSet> = set(
+    "cores",
+    "CORES",
+    5,
+    Unit::Count,
+    "Number of physical cores of this socket or L3 domain.",
+    |set, _| Ok(Value::U64(set.cores.into())),
+);
 
 pub const LLC_SIZE_BYTES: Metric<CpuSet> =
     set("llc_size_bytes", "LLC", 7, Unit::Bytes, "Size of the last-level cache, from sysfs.", |set, _| {
         match set.kind {
             SetKind::Llc => {
-                set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not give the size"))
+                set.llc_size_bytes.map(Value::U64).ok_or_else(|| no("sysfs does not give the cache size"))
             }
-            SetKind::Socket => Err(no("a socket may have several L3 caches")),
+            SetKind::Socket => Err(no("a socket can have several L3 caches")),
         }
     });
 
 pub const TASKS: Metric<CpuSet> =
-    set("tasks", "TASKS", 5, Unit::Count, "Rows that ran mostly here in the interval.", |set, _| {
-        match set.tasks {
-            Some(tasks) => Ok(Value::U64(tasks.into())),
-            None => Err(no("CPU time is kept by node")),
-        }
+    set("tasks", "TASKS", 5, Unit::Count, "Tasks that ran mostly here in the interval.", |set, _| match set
+        .tasks
+    {
+        Some(tasks) => Ok(Value::U64(tasks.into())),
+        None => Err(no("CPU time is kept by node")),
     });
 
 /// Moves per second, where they are counted by sets of its kind.
 fn moves(set: &CpuSet, snapshot: &Snapshot, of: fn(&SetMoves) -> u64) -> Reading<Value> {
     snapshot.rate(0)?;
-    let moves = set.moves.as_ref().ok_or_else(|| no("time of tasks is kept by nodes"))?;
+    let moves = set.moves.as_ref().ok_or_else(|| no("CPU time of tasks is kept by node"))?;
     snapshot.rate(of(moves)).map(Value::F64)
 }
 
@@ -107,7 +114,7 @@ pub const MOVES_IN_PER_S: Metric<CpuSet> = set(
     "IN/s",
     7,
     Unit::PerSecond,
-    "Times per second a task arrived here from another socket (or L3 domain).",
+    "Times per second that a task moved here from another socket (or L3 domain).",
     |set, snapshot| moves(set, snapshot, |moves| moves.into),
 )
 .with(Traits::NONE.needs(&[Facility::PlaceMoves]));
@@ -117,7 +124,7 @@ pub const MOVES_OUT_PER_S: Metric<CpuSet> = set(
     "OUT/s",
     7,
     Unit::PerSecond,
-    "Times per second a task left here for another socket (or L3 domain).",
+    "Times per second that a task moved from here to another socket (or L3 domain).",
     |set, snapshot| moves(set, snapshot, |moves| moves.out),
 )
 .with(Traits::NONE.needs(&[Facility::PlaceMoves]));
@@ -131,7 +138,7 @@ pub const CPU_PCT: Metric<CpuSet> = set(
     node::CPU_PCT.title,
     node::CPU_PCT.width,
     Unit::Percent,
-    "Busy time of its CPUs in the interval; 100 is all of them.",
+    "Busy time of its CPUs in the interval; 100 means that all are busy.",
     |set, snapshot| of_cpus(set.on_cpus.busy_ns, set, snapshot),
 );
 
@@ -140,7 +147,7 @@ pub const IRQ_PCT: Metric<CpuSet> = set(
     node::IRQ_PCT.title,
     node::IRQ_PCT.width,
     Unit::Percent,
-    "Time of its CPUs in interrupts; 100 is all of them. From /proc/stat, in steps of 10 ms per CPU.",
+    "Time of its CPUs in interrupts; 100 means all CPUs. From /proc/stat, in steps of 10 ms per CPU.",
     |set, snapshot| {
         snapshot.rate(0)?;
         let ns =
@@ -175,7 +182,7 @@ pub const LMA_PER_S: Metric<CpuSet> = set(
     node::LMA_PER_S.title,
     node::LMA_PER_S.width,
     Unit::PerSecond,
-    "Accesses from its CPUs answered by memory of the CPU's own node.",
+    "Accesses by its CPUs that memory of the CPU's own node answered.",
     |set, snapshot| {
         counters::lma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -187,7 +194,7 @@ pub const RMA_PER_S: Metric<CpuSet> = set(
     node::RMA_PER_S.title,
     node::RMA_PER_S.width,
     Unit::PerSecond,
-    "Accesses from its CPUs answered by memory of another node.",
+    "Accesses by its CPUs that memory of another node answered.",
     |set, snapshot| {
         counters::rma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },

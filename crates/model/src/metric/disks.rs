@@ -17,8 +17,7 @@ use crate::snapshot::{Container, GroupDelta, Snapshot, Task};
 pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
     "disk_bytes_per_s",
     "DISKB/s",
-    "Bytes per second read from and written to disks by it and all below, between the last two readings of \
-     io.stat (cgroup v2). Reads from the page cache do not count.",
+    "Bytes per second that it and groups below it read from and write to disks, between the last two readings of io.stat (cgroup v2). Reads from the page cache do not count.",
     |row, _| rate(row, |used| used.bytes),
 );
 
@@ -36,14 +35,13 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of disk_bytes_per_s on disks of nodes other than the one where it runs most. Disks with an \
-           unknown node, such as network disks, count in the total only.",
+    help: "Share of disk_bytes_per_s on disks of nodes other than the one where it runs most. Disks with an unknown node, such as network disks, count only in the total.",
     value: |row, snapshot| {
-        let home = row.sum.home_node().ok_or_else(|| no("it has not run"))?;
+        let home = row.sum.home_node().ok_or_else(|| no("the group has not run"))?;
         let by_node = by_node(delta(row)?, &snapshot.host.topology)?;
         let all = by_node.values().fold(0u64, |sum, used| sum.saturating_add(used.bytes));
         if all == 0 {
-            return Err(no("it used no disk"));
+            return Err(no("the group did not use a disk"));
         }
         let far = by_node.iter().filter(|(node, _)| node.is_some_and(|node| node != home));
         let far = far.fold(0u64, |sum, (_, used)| sum.saturating_add(used.bytes));
@@ -58,8 +56,7 @@ pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
     ..per_second(
         "writeback_bytes_per_s",
         "WBACKB/s",
-        "Bytes per second that kernel threads write to disks for it and all below: pages of files, after the write returned. \
-         With cgroup v1 only the root has any. Excludes cgroups without tasks.",
+        "Bytes per second that kernel threads write back to disks for it and groups below it, after the write call returned. With cgroup v1 only the root group has a value. Excludes cgroups without tasks.",
         |row, snapshot| snapshot.rate(row.written_back).map(Value::F64),
     )
 };
@@ -86,8 +83,7 @@ fn rate(row: &Container, of: fn(&DiskUse) -> u64) -> Reading<Value> {
 pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
     DISK_BYTES_PER_S.id,
     DISK_BYTES_PER_S.title,
-    "Bytes per second that it reads from and writes to disks, counted as it submits them: direct and synchronous requests, \
-     reads, fsync. Later write-back by the kernel and reads from the page cache do not count.",
+    "Bytes per second that it reads from and writes to disks, counted on submission: direct and synchronous requests, reads, fsync. Later write-back by the kernel and reads from the page cache do not count.",
     "process_disk_bytes_per_s",
     |task, snapshot| process_rate(task, snapshot, |used| used.bytes),
 );
@@ -95,7 +91,7 @@ pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
 pub const PROCESS_REQUESTS_PER_S: Metric<Task> = of_process(
     DISK_REQUESTS_PER_S.id,
     DISK_REQUESTS_PER_S.title,
-    "Its disk requests per second, as it submits them.",
+    "Its disk requests per second, counted on submission.",
     "process_disk_requests_per_s",
     |task, snapshot| process_rate(task, snapshot, |used| used.requests),
 );
@@ -107,8 +103,7 @@ pub const PROCESS_FAR_PCT: Metric<Task> = Metric {
     ..of_process(
         DISK_FAR_PCT.id,
         DISK_FAR_PCT.title,
-        "Share of its disk bytes that it submits on a node other than that of the disk. Disks with an unknown node, such as \
-         network disks, count in the total only.",
+        "Share of its disk bytes that it submits on a node other than that of the disk. Disks with an unknown node, such as network disks, count only in the total.",
         "process_disk_far_pct",
         |task, snapshot| far(task, snapshot).map(Quotient::value).map(Value::F64),
     )
@@ -135,10 +130,10 @@ const fn of_process(
 pub fn traffic<'a>(task: &Task, snapshot: &'a Snapshot) -> Reading<&'a DiskTraffic> {
     static NONE: DiskTraffic = BTreeMap::new();
     if task.tid.is_some() {
-        return Err(no("counted by process"));
+        return Err(no("disk traffic is counted by process"));
     }
     if task.raw.kthread {
-        return Err(no("kernel threads write for others"));
+        return Err(no("kernel threads write for other tasks"));
     }
     Ok(snapshot.disk_traffic.get(&task.raw.process().into()).unwrap_or(&NONE))
 }
@@ -161,7 +156,7 @@ fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
             far.add(&used.bytes);
         }
     }
-    if all == 0 { Err(no("it used no disk")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
+    if all == 0 { Err(no("the group did not use a disk")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
 }
 
 fn process_rate(task: &Task, snapshot: &Snapshot, of: fn(&DiskUse) -> u64) -> Reading<Value> {

@@ -83,7 +83,7 @@ pub const GHZ: Metric<Task> = quotient!(
     "ghz",
     ("GHz", 5),
     (Unit::Gigahertz, Ascending),
-    "Cycles per nanosecond of on-CPU time: the clock frequency it got.",
+    "Cycles per nanosecond of on-CPU time: the average clock frequency while it ran.",
     Traits::NONE.needs(&[Facility::CYCLES]),
     counters::ghz
 );
@@ -95,7 +95,7 @@ pub const IPC_BY_NODE: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::Ratio,
     order: Ascending,
-    help: "Instructions per cycle on each node it ran on in the interval.",
+    help: "Instructions per cycle on each node where it ran in the interval.",
     value: |task, snapshot| counters::ipc_by_node(&task.delta, snapshot).map(over::values).map(Value::ByNode),
     over: Over::ByNode(|task, snapshot| counters::ipc_by_node(&task.delta, snapshot)),
     traits: Traits::NONE.needs(&[Facility::CYCLES, Facility::INSTRUCTIONS]),
@@ -105,8 +105,7 @@ pub const STALL_FRONTEND_PCT: Metric<Task> = quotient!(
     "stall_frontend_pct",
     ("FE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the front end delivered nothing: instruction cache or TLB misses, \
-     or branches. Needs --events stalls.",
+    "Cycles (on some CPUs issue slots) in which the front end delivered nothing, because of instruction cache or TLB misses, or branches. Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]).better(Better::Low),
     counters::stall_frontend
 );
@@ -115,8 +114,7 @@ pub const STALL_BACKEND_PCT: Metric<Task> = quotient!(
     "stall_backend_pct",
     ("BE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the back end took nothing: mostly waits for data. Needs --events \
-     stalls.",
+    "Cycles (on some CPUs issue slots) in which the back end accepted nothing, mostly because it waited for data. Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]).better(Better::Low),
     counters::stall_backend
 );
@@ -134,7 +132,7 @@ pub const DTLB_MPKI: Metric<Task> = quotient!(
     "dtlb_mpki",
     ("DTLBMPKI", 8),
     (Unit::Ratio, Descending),
-    "Page walks for data per thousand instructions; huge pages need fewer. Needs --events tlb.",
+    "Page walks for data per thousand instructions. Huge pages reduce them. Needs --events tlb.",
     Traits::NONE.needs(&[Facility::Counter(Role::Dtlb), Facility::INSTRUCTIONS]).better(Better::Low),
     counters::dtlb_mpki
 );
@@ -181,7 +179,7 @@ miss_pct!(
     L1D_MISS_PCT,
     "l1d_miss_pct",
     "L1DMS%",
-    "Loads that missed the first-level data cache, of all loads. Needs --events L1-dcache-loads,L1-dcache-load-misses.",
+    "Loads that missed the first-level data cache, in % of all loads. Needs --events L1-dcache-loads,L1-dcache-load-misses.",
     &[names::loads_and_misses(0)]
 );
 
@@ -189,8 +187,7 @@ miss_pct!(
     L1I_MISS_PCT,
     "l1i_miss_pct",
     "L1IMS%",
-    "Fetches that missed the first-level instruction cache, of all fetches. Needs --events \
-               L1-icache-loads,L1-icache-load-misses.",
+    "Fetches that missed the first-level instruction cache, in % of all fetches. Needs --events L1-icache-loads,L1-icache-load-misses.",
     &[names::loads_and_misses(1)]
 );
 
@@ -198,8 +195,7 @@ miss_pct!(
     LLC_MISS_PCT,
     "llc_miss_pct",
     "LLCMS%",
-    "Loads that missed the last-level cache, of loads that reached it. Needs --events LLC-loads,LLC-load-misses, or \
-               cache-references,cache-misses.",
+    "Loads that missed the last-level cache, in % of loads that reached it. Needs --events LLC-loads,LLC-load-misses, or cache-references,cache-misses.",
     &[names::loads_and_misses(2), [names::hardware(2), names::hardware(3)]]
 );
 
@@ -207,7 +203,7 @@ miss_pct!(
     DTLB_MISS_PCT,
     "dtlb_miss_pct",
     "DTBMS%",
-    "Loads that missed the data TLB, of all loads. Needs --events dTLB-loads,dTLB-load-misses.",
+    "Loads that missed the data TLB, in % of all loads. Needs --events dTLB-loads,dTLB-load-misses.",
     &[names::loads_and_misses(3)]
 );
 
@@ -215,7 +211,7 @@ miss_pct!(
     ITLB_MISS_PCT,
     "itlb_miss_pct",
     "ITBMS%",
-    "Fetches that missed the instruction TLB, of all fetches. Needs --events iTLB-loads,iTLB-load-misses.",
+    "Fetches that missed the instruction TLB, in % of all fetches. Needs --events iTLB-loads,iTLB-load-misses.",
     &[names::loads_and_misses(4)]
 );
 
@@ -223,7 +219,7 @@ miss_pct!(
     BRANCH_MISS_PCT,
     "branch_miss_pct",
     "BRMS%",
-    "Mispredicted branches, of all branches. Needs --events branches,branch-misses.",
+    "Mispredicted branches, in % of all branches. Needs --events branches,branch-misses.",
     &[[names::hardware(4), names::hardware(5)], names::loads_and_misses(5)]
 );
 
@@ -234,7 +230,7 @@ pub const LMA_PER_S: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Accesses answered by memory of the node it ran on. The exact event depends on the CPU (numatop-ng list events).",
+    help: "Accesses that memory of its current node answered. The exact event depends on the CPU (numatop-ng list events).",
     value: |task, snapshot| {
         counters::lma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -249,7 +245,7 @@ pub const RMA_PER_S: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Accesses answered by memory of another node. The exact event depends on the CPU (numatop-ng list events).",
+    help: "Accesses that memory of another node answered. The exact event depends on the CPU (numatop-ng list events).",
     value: |task, snapshot| {
         counters::rma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -261,7 +257,7 @@ pub const RMA_LMA: Metric<Task> = quotient!(
     "rma_lma",
     ("RMA/LMA", 7),
     (Unit::Ratio, Descending),
-    "Remote per local memory access: 0 is all local, inf all remote.",
+    "Remote accesses per local memory access: 0 means all local, inf all remote.",
     Traits::NONE.needs(&[Facility::Counter(Role::Lma), Facility::Counter(Role::Rma)]).better(Better::Low),
     counters::rma_lma
 );
@@ -291,7 +287,7 @@ pub const COUNTERS_RUNNING_PCT: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::Percent,
     order: Ascending,
-    help: "Share of the time its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up by it.",
+    help: "Share of the time in which its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up accordingly.",
     value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
     over: Over::Level,
     traits: Traits::NONE.stands(Stands::Harm(|pct| pct < 99.95)).needs(&[Facility::Counters]),
@@ -308,8 +304,7 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Leaves out stretches \
-           between two switches in which siblings were idle for over 5 % and busy for over 5 %.",
+    help: "Instructions per cycle while the SMT siblings were idle. Excludes time between two switches in which siblings were idle for over 5 % and busy for over 5 %.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE
@@ -324,8 +319,7 @@ pub const IPC_SMT_BUSY: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while an SMT sibling was busy. Far below the value with idle siblings: the two \
-           slow each other down.",
+    help: "Instructions per cycle while an SMT sibling was busy. If this is far below the value with idle siblings, the two threads slow each other down.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1)),
     traits: Traits::NONE

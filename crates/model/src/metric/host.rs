@@ -102,7 +102,9 @@ pub const STEAL: HostMetric = HostMetric {
 pub(super) fn no_irq(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Missing {
     let cpu = snapshot.cpus.iter().find(|cpu| cpu.online && cpu.irq_ns.is_none() && of(cpu));
     let of_cpu = cpu.map_or_else(|| "a CPU".into(), |cpu| format!("CPU {}", cpu.id));
-    Missing::Unsupported(format!("/proc/stat lacked {of_cpu} at the start or the end of the interval"))
+    Missing::Unsupported(format!(
+        "/proc/stat had no lines for {of_cpu} at the start or the end of the interval"
+    ))
 }
 
 /// The reason for which stolen time is missing.
@@ -120,7 +122,7 @@ pub const SWAP: HostMetric = HostMetric {
 pub const SWAP_IN: HostMetric = HostMetric {
     id: "swap_in_pages_per_s",
     title: "SWAPIN/s",
-    help: "Pages read from swap (pswpin in /proc/vmstat), read-ahead included.",
+    help: "Pages read from swap (pswpin in /proc/vmstat), including read-ahead.",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_in),
     share_of_time: None,
     needs: &[Facility::HostMemory],
@@ -129,7 +131,7 @@ pub const SWAP_IN: HostMetric = HostMetric {
 pub const SWAP_OUT: HostMetric = HostMetric {
     id: "swap_out_pages_per_s",
     title: "SWAPOUT/s",
-    help: "Pages written to swap (pswpout in /proc/vmstat), to make room.",
+    help: "Pages written to swap (pswpout in /proc/vmstat).",
     value: |snapshot| swap(snapshot, |swapped| swapped.pages_out),
     share_of_time: None,
     needs: &[Facility::HostMemory],
@@ -161,7 +163,7 @@ pub const SWAPPINESS: HostMetric = HostMetric {
         state(
             snapshot,
             |state| state.swappiness.map(u64::from),
-            "only a kernel with CONFIG_SWAP has this switch",
+            "only a kernel with CONFIG_SWAP has this setting",
         )
     },
     share_of_time: None,
@@ -174,7 +176,7 @@ pub const NUMA_BALANCING: HostMetric = HostMetric {
     title: "BALANCING",
     help: "kernel.numa_balancing: 0 off, 1 on, 2 moves hot pages to faster memory, 3 both.",
     value: |snapshot| {
-        let why = "only a kernel with CONFIG_NUMA_BALANCING has this switch";
+        let why = "only a kernel with CONFIG_NUMA_BALANCING has this setting";
         state(snapshot, |state| state.numa_balancing.map(u64::from), why)
     },
     share_of_time: None,
@@ -185,19 +187,20 @@ pub const NUMA_BALANCING: HostMetric = HostMetric {
 pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
     id: "zone_reclaim_mode",
     title: "ZRECLAIM",
-    help: "vm.zone_reclaim_mode, a bit mask: 0 uses another node when one is full; 1 reclaims the full \
-           node first; 2 also writes dirty pages; 4 also swaps.",
+    help: "vm.zone_reclaim_mode, a bit mask: 0 uses another node when one is full; 1 reclaims the full node first; 2 also writes dirty pages; 4 also swaps.",
     value: |snapshot| {
         let mode = snapshot.zone_reclaim_mode.map(|mode| Value::U64(mode.into()));
-        mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this switch".into()))
+        mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this setting".into()))
     },
     share_of_time: None,
     needs: &[Facility::HostMemory],
 };
 
 fn state(snapshot: &Snapshot, of: fn(&MachineRaw) -> Option<u64>, why: &str) -> Reading<Value> {
-    let state =
-        snapshot.machine.as_ref().ok_or_else(|| Missing::NotCollected("its files were not read".into()))?;
+    let state = snapshot
+        .machine
+        .as_ref()
+        .ok_or_else(|| Missing::NotCollected("the settings in /proc were not read".into()))?;
     of(state).map(Value::U64).ok_or_else(|| Missing::Unsupported(why.into()))
 }
 

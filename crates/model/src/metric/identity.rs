@@ -60,7 +60,7 @@ pub const USER: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Owner (real user id), by name where /etc/passwd has one.",
+    help: "Owner (real user id), by name if /etc/passwd has an entry.",
     value: |task, snapshot| Ok(Value::Text(user(task.raw.uid, snapshot))),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -73,9 +73,7 @@ pub const STATE: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t \
-           traced, I idle kernel thread, P parked kernel thread, Z zombie, X ended. Tasks frozen by cgroup \
-           v1 are D, by v2 S.",
+    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, I idle kernel thread, P parked kernel thread, Z zombie, X ended. Tasks frozen by cgroup v1 are in state D, by v2 in S.",
     value: |task, _| Ok(Value::Text(state(task).to_string())),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -114,7 +112,7 @@ pub const THREADS: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Count,
     order: Descending,
-    help: "Live threads of the process.",
+    help: "Number of live threads of the process.",
     value: |task, _| Ok(Value::U64(task.threads.into())),
     over: Over::Level,
     traits: Traits::NONE,
@@ -143,7 +141,7 @@ pub const CGROUP: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Control group path.",
+    help: "Control group (cgroup) path.",
     value: |task, snapshot| cgroup_path_of(task.raw.cgroup_id, snapshot),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -164,12 +162,12 @@ pub const CONTAINER: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Name of its container, or else its short id.",
+    help: "Name of its container, or the short id if the name is unknown.",
     value: |task, snapshot| match snapshot.names.groups.get(&task.raw.cgroup_id) {
         Some(group) if matches!(group.kind, GroupKind::Container | GroupKind::Machine) => {
             Ok(Value::Text(group.name.clone()))
         }
-        _ => Err(no("it is in no container")),
+        _ => Err(no("the task is in no container")),
     },
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::CgroupNames]),
@@ -182,11 +180,11 @@ pub const POD: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Kubernetes or podman pod it is in: its name where the kubelet's files have it, else its uid.",
+    help: "Its Kubernetes or podman pod: the name if the kubelet's files contain it, otherwise the uid.",
     value: |task, snapshot| {
         let group = snapshot.names.groups.get(&task.raw.cgroup_id);
         let pod = group.and_then(|group| group.pod.clone());
-        pod.map(Value::Text).ok_or_else(|| no("it is in no pod"))
+        pod.map(Value::Text).ok_or_else(|| no("the container is in no pod"))
     },
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::CgroupNames]),
@@ -202,7 +200,7 @@ pub const COMM: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Name of the task as the kernel keeps it: up to 15 bytes; unprintable ones are escaped.",
+    help: "Name of the task in the kernel: up to 15 bytes; unprintable bytes are escaped.",
     value: |task, _| Ok(Value::Text(text::clean(task.raw.comm.bytes()))),
     over: Over::Newest,
     traits: Traits::NONE.least_width(NAME_LEAST),
@@ -278,7 +276,7 @@ fn about(task: &Task) -> Reading<&ProcFields> {
         Some(Ok(about)) => Ok(about),
         Some(Err(why)) => Err(why.clone()),
         None if task.exited => Err(no("the task has ended")),
-        None if task.raw.kthread => Err(no("kernel threads have none")),
+        None if task.raw.kthread => Err(no("kernel threads have no value")),
         None => Err(no("read in turns, only for columns that are shown (or --columns); not recorded")),
     }
 }
@@ -286,7 +284,7 @@ fn about(task: &Task) -> Reading<&ProcFields> {
 /// Each thread has its own: the reading is of the main thread.
 fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
     match task.tid {
-        Some(tid) if tid != task.raw.pid => Err(no("read for main threads only")),
+        Some(tid) if tid != task.raw.pid => Err(no("read only for main threads")),
         _ => about(task),
     }
 }
@@ -305,7 +303,7 @@ pub const CMDLINE: Metric<Task> = read_text(
     "cmdline",
     ("CMDLINE", 32),
     Group::Identity,
-    "Command line, up to 4 KiB of it (/proc/PID/cmdline). Read on demand; recorded with --record-cmdline.",
+    "Command line (/proc/PID/cmdline), up to 4 KiB. Read on demand; recorded with --record-cmdline.",
     |task, _| Ok(Value::Text(about(task)?.texts.clone()?.cmdline.clone()?)),
 );
 
@@ -313,7 +311,7 @@ pub const CPUS_ALLOWED: Metric<Task> = read_text(
     "cpus_allowed",
     ("CPUS", 10),
     Group::Running,
-    "CPUs that it may use, as a list: its affinity (taskset(1)) within its cpuset. Of the main thread. Read on demand.",
+    "Its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process: of its main thread. Read on demand.",
     |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.cpus_allowed.clone()?)),
 );
 
@@ -332,8 +330,7 @@ pub const HUGE_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its resident memory in huge pages (mapped by PMD, 2 MiB on x86, or hugetlbfs), from \
-           /proc/PID/smaps_rollup. Read on demand: the kernel walks every page table.",
+    help: "Share of its resident memory in huge pages (mapped by PMD, 2 MiB on x86, or hugetlbfs), from /proc/PID/smaps_rollup. Read on demand, because the kernel reads every page table.",
     value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
     over: Over::Level,
     traits: Traits::NONE,

@@ -19,9 +19,7 @@ pub const IRQS_PER_S: Metric<Node> = metric(
     "irqs_per_s",
     "IRQ/s",
     Unit::PerSecond,
-    "Message-signalled interrupts of devices (network cards, disks, GPUs) handled by the node's CPUs, per \
-     second, wherever the devices are; devices of an unknown node are left out. Devices are read in turns, \
-     at most one per second: a rate is between the last two readings.",
+    "Message-signalled interrupts of devices (network cards, disks, GPUs) that the node's CPUs handle, per second. Excludes devices of an unknown node. Devices are read in turns, at most one per second; a rate covers the time between the last two readings.",
     |node, snapshot| {
         let here = NodeId(node.raw.id);
         let devices = counted(snapshot.host.topology.placed_devices(), snapshot)?;
@@ -36,7 +34,7 @@ pub const DEVICE_IRQS_PER_S: Metric<Node> = metric(
     "device_irqs_per_s",
     "DEVIRQ/s",
     Unit::PerSecond,
-    "Interrupts of the devices on the node, per second, whichever node handles them.",
+    "Interrupts per second of the devices on the node, on any CPU.",
     |node, snapshot| {
         let devices = of_node(node, snapshot)?;
         Ok(Value::F64(devices.iter().map(|device| device.all_per_second()).sum()))
@@ -53,7 +51,7 @@ pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
         "device_irqs_away_pct",
         "IRQAWAY%",
         Unit::Percent,
-        "Share of the interrupts of its devices that CPUs of other nodes handled: data of the device is then first touched far from it.",
+        "Share of the interrupts of its devices that CPUs of other nodes handled. These CPUs touch the device's data first, far from the device.",
         |node, snapshot| away(node, snapshot).map(Quotient::value).map(Value::F64),
     )
 };
@@ -64,7 +62,11 @@ fn away(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
     let seconds = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64 / 1e9;
     let all: f64 = devices.iter().map(|device| device.all_per_second()).sum();
     let away: f64 = devices.iter().map(|device| device.per_second(|of| of != home)).sum();
-    if all > 0.0 { Ok(Quotient::pct(away * seconds, all * seconds)) } else { Err(no("they had none")) }
+    if all > 0.0 {
+        Ok(Quotient::pct(away * seconds, all * seconds))
+    } else {
+        Err(no("the devices of the node had no interrupts"))
+    }
 }
 
 /// Interrupts of devices on the node that have any.
@@ -75,7 +77,7 @@ fn of_node<'a>(node: &Node, snapshot: &'a Snapshot) -> Reading<Vec<&'a DeviceInt
     let gone = || Missing::NotCollected("the node is offline now".into());
     let facts = snapshot.host.topology.node(NodeId(node.raw.id)).ok_or_else(gone)?;
     let found = counted(facts.devices.iter(), snapshot)?;
-    if found.is_empty() { Err(no("no device with interrupts of its own is on the node")) } else { Ok(found) }
+    if found.is_empty() { Err(no("no device on the node has its own interrupts")) } else { Ok(found) }
 }
 
 /// Interrupts of those of these devices that have any, each function once.
@@ -121,9 +123,7 @@ pub const IRQ_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while it was on a CPU: its \
-           on-CPU time times the interrupt share of that CPU (/proc/stat, in steps of 10 ms), or of its \
-           node if it moved or has several threads.",
+    help: "Estimate: share of the interval lost to hard and soft interrupts while it was on a CPU. Its on-CPU time is multiplied by the interrupt share of that CPU (/proc/stat, in steps of 10 ms). If it moved or has several threads, the share of the node is used.",
     value: |task, snapshot| {
         let ns = irq_ns(task, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
@@ -139,8 +139,7 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
     group: IRQ_PCT.group,
     unit: IRQ_PCT.unit,
     order: IRQ_PCT.order,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs: \
-           their time on each node times the interrupt share of the node's CPUs; 100 is one CPU.",
+    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs. Their time on each node is multiplied by the interrupt share of the node's CPUs; 100 is one CPU.",
     value: |row, snapshot| {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
@@ -156,9 +155,7 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct in which a CPU of another node was idle: the wait times the \
-           idle share of the idlest CPU outside its home node. Excludes waits due to a quota, and threads \
-           that may not use all CPUs.",
+    help: "Estimate: the part of runq_wait_pct during which a CPU of another node was idle. The wait is multiplied by the idle share of the idlest CPU outside its home node. Excludes waits due to a quota, and threads limited to some CPUs.",
     value: |task, snapshot| {
         let free_ns = task.delta[Counter::RunDelayNs].saturating_sub(task.waits.bound_ns);
         let wait = snapshot.share(free_ns)? * (1.0 - task.waits.throttled);
@@ -176,7 +173,7 @@ pub const RUNQ_WAIT_THROTTLED_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: its wait (runq_wait_pct) times the throttled share of all waits in its cgroup or one above.",
+    help: "Estimate: the part of runq_wait_pct due to a CPU quota. The wait is multiplied by the throttled share of all waits in its cgroup or a parent.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
         Ok(Value::estimate(wait * task.waits.throttled))
@@ -192,9 +189,7 @@ pub const RUNQ_WAIT_BOUND_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct in which an affinity or a cpuset kept its threads from an \
-           idle CPU: the wait of threads that may not use all CPUs, times the idle share of the idlest \
-           CPU. Excludes waits due to a quota.",
+    help: "Estimate: the part of runq_wait_pct during which an affinity or a cpuset kept its threads from an idle CPU. The wait of threads limited to some CPUs is multiplied by the idle share of the idlest CPU. Excludes waits due to a quota.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.waits.bound_ns)? * (1.0 - task.waits.throttled);
         let idle = if wait > 0.0 { idlest(snapshot, |_| true)? } else { 0.0 };
@@ -248,5 +243,5 @@ fn idlest(snapshot: &Snapshot, of: impl Fn(&CpuDelta) -> bool) -> Reading<f64> {
     let interval = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
     let idle = |cpu: &CpuDelta| 1.0 - share(cpu.busy_ns, interval);
     let wanted = snapshot.cpus.iter().filter(|cpu| cpu.online && of(cpu));
-    wanted.map(idle).max_by(f64::total_cmp).ok_or_else(|| no("no such CPU is online"))
+    wanted.map(idle).max_by(f64::total_cmp).ok_or_else(|| no("the CPU where it ran is offline"))
 }

@@ -75,7 +75,7 @@ impl PairMetric {
             return Some(format!("Measured {}.", clean_str(calibration.day())));
         }
         let pct = sampled_pct(snapshot).filter(|_| self.id == PAIR_METRICS[0].id)?;
-        Some(format!("{pct:.0} % of the time is weighted by sampled accesses, the rest by placement."))
+        Some(format!("{pct:.0} % of the CPU time is weighted by sampled accesses, the rest by placement."))
     }
 
     /// Whether the rounds of a measured value agree, as far as they are known.
@@ -105,8 +105,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: "accesses_pct",
         title: "ACCESS%",
         unit: Unit::Percent,
-        help: "Share of all memory accesses: CPUs of the row's node, memory of the column's. Estimated from where \
-               tasks ran and where their memory is, assuming that all pages are used equally.",
+        help: "Share of all memory accesses by CPUs of the row's node to memory of the column's. Estimated from CPU time and memory by node, as if all pages were used equally.",
         value: |snapshot, from, to| {
             if snapshot.host.topology.nodes.len() == 1 {
                 return Ok(100.0);
@@ -137,11 +136,10 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: PAGES_IN.id,
         title: "PAGES/s",
         unit: Unit::PerSecond,
-        help: "Pages that NUMA balancing moved from the row's node to the column's. Pages moved on request of a \
-               process are not included.",
+        help: "Pages that NUMA balancing moved from the row's node to the column's. Excludes pages moved by system calls of a process.",
         value: |snapshot, from, to| {
             if from == to {
-                return Err(Missing::NotCollected("balancing moves pages to other nodes only".into()));
+                return Err(Missing::NotCollected("NUMA balancing moves pages only to other nodes".into()));
             }
             snapshot.rate(count(&snapshot.page_flows, from, to))
         },
@@ -153,8 +151,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: "distance",
         title: "SLIT",
         unit: Unit::Id,
-        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. The firmware \
-               states it; nothing is measured.",
+        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. A firmware value, not a measurement.",
         value: |snapshot, from, to| {
             let distance = snapshot.host.topology.distance(from, to).map(f64::from);
             distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))
@@ -167,8 +164,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: hardware::LATENCY.id,
         title: "ns",
         unit: Unit::Nanoseconds,
-        help: "Latency of a load on CPUs of the row's node from memory of the column's, in ns, as numatop-ng calibrate measured \
-               it on the idle machine; ~ where its rounds differ by more than 3 %.",
+        help: "Latency of a load on CPUs of the row's node from memory of the column's, in ns, measured by numatop-ng calibrate on the idle machine; ~ if rounds differ by more than 3 %.",
         value: |snapshot, from, to| {
             hardware::latency_ns(&snapshot.host.topology, from, to).map(|ns| ns.value)
         },
@@ -180,8 +176,7 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: hardware::BANDWIDTH.id,
         title: "GB/s",
         unit: Unit::GigabytesPerSecond,
-        help: "Reads by all cores of the row's node from memory of the column's, in GB/s (10^9 bytes), as numatop-ng calibrate \
-               measured it on the idle machine; ~ where its rounds differ by more than 3 %.",
+        help: "Bandwidth of reads by all cores of the row's node from memory of the column's, in GB/s (10^9 bytes), measured by numatop-ng calibrate on the idle machine; ~ if rounds differ by more than 3 %.",
         value: |snapshot, from, to| {
             hardware::bandwidth_gbs(&snapshot.host.topology, from, to).map(|gbs| gbs.value)
         },

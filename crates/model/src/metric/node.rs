@@ -91,7 +91,7 @@ pub const NODE: Metric<Node> =
         .with(Traits::NONE.stands(Stands::Plain));
 
 pub const CPUS: Metric<Node> =
-    node("cpus", "CPUS", 5, Unit::Count, "CPUs of the node that are online.", |node, _| {
+    node("cpus", "CPUS", 5, Unit::Count, "Number of the node's online CPUs.", |node, _| {
         Ok(Value::U64(node.cpus.into()))
     });
 
@@ -100,7 +100,7 @@ pub const CPU_PCT: Metric<Node> = node(
     "CPU%",
     6,
     Unit::Percent,
-    "Busy time of the node's CPUs in the interval; 100 is all of them.",
+    "Busy time of the node's CPUs in the interval; 100 means that all are busy.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -114,8 +114,7 @@ pub const IRQ_PCT: Metric<Node> = node(
     "IRQ%",
     5,
     Unit::Percent,
-    "Time of the node's CPUs in hard and soft interrupts, whichever task they hit; 100 is all of them. \
-         From /proc/stat, in steps of 10 ms per CPU.",
+    "Time of the node's CPUs in hard and soft interrupts; 100 means all CPUs. From /proc/stat, in steps of 10 ms per CPU.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -132,8 +131,7 @@ pub const STEAL_PCT: Metric<Node> = node(
     "STEAL%",
     6,
     Unit::Percent,
-    "Time in which the hypervisor ran other guests although the node's CPUs had work (steal); 100 is all \
-         of them. From /proc/stat, in steps of 10 ms per CPU.",
+    "Time in which the hypervisor ran other guests although the node's CPUs had work (steal); 100 means all CPUs. From /proc/stat, in steps of 10 ms per CPU.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -166,7 +164,7 @@ pub const LMA_PER_S: Metric<Node> = node(
     "LMA/s",
     7,
     Unit::PerSecond,
-    "Accesses of what ran on the node's CPUs that the node's own memory answered.",
+    "Accesses by the node's CPUs that the node's own memory answered.",
     |node, snapshot| {
         counters::lma(&node.on_cpus.slots, snapshot)
             .and_then(|count| snapshot.rate_f64(count))
@@ -180,7 +178,7 @@ pub const RMA_PER_S: Metric<Node> = node(
     "RMA/s",
     7,
     Unit::PerSecond,
-    "Accesses of what ran on the node's CPUs that another node's memory answered.",
+    "Accesses by the node's CPUs that another node's memory answered.",
     |node, snapshot| {
         counters::rma(&node.on_cpus.slots, snapshot)
             .and_then(|count| snapshot.rate_f64(count))
@@ -190,7 +188,7 @@ pub const RMA_PER_S: Metric<Node> = node(
 .with(Traits::NONE.needs(&[Facility::Counter(Role::Rma)]));
 
 pub const MEM_TOTAL_BYTES: Metric<Node> =
-    node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Memory of the node.", |node, _| {
+    node("mem_total_bytes", "TOTAL", 7, Unit::Bytes, "Total memory of the node.", |node, _| {
         Ok(Value::U64(node.raw.mem_total_bytes))
     })
     .with(Traits::NONE.needs(&[Facility::NodeMemory]));
@@ -206,9 +204,7 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
     "WMARK%",
     6,
     Unit::Percent,
-    "Free memory above the low watermark, as a share of what the node can allocate. At 0, new pages go to \
-     other nodes; if these are full, too, kswapd frees pages up to the high watermark. So a node short of \
-     memory is mostly just above 0.",
+    "Free memory above the low watermark, as a share of what the node can allocate. At 0, new pages go to other nodes; if these are full, too, kswapd frees pages up to the high watermark. A node short of memory is therefore mostly just above 0.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
 .over(Over::Level)
@@ -219,7 +215,7 @@ pub const MEM_FILE_BYTES: Metric<Node> = node(
     "FILE",
     7,
     Unit::Bytes,
-    "Page cache: file pages, tmpfs and shared memory included.",
+    "Page cache, including file pages, tmpfs and shared memory.",
     |node, _| Ok(Value::U64(node.raw.mem_file_bytes)),
 )
 .with(Traits::NONE.needs(&[Facility::NodeMemory]));
@@ -229,7 +225,7 @@ pub const MEM_INACTIVE_FILE_BYTES: Metric<Node> = node(
     "INACT",
     7,
     Unit::Bytes,
-    "Page cache that was not used recently: the kernel drops it first. Without tmpfs and shared memory.",
+    "Page cache that was not used recently, which the kernel drops first. Excludes tmpfs and shared memory.",
     |node, _| file_pages(node, |pages| pages.inactive_bytes),
 )
 .with(Traits::NONE.needs(&[Facility::FilePages]));
@@ -239,7 +235,7 @@ pub const MEM_SHMEM_BYTES: Metric<Node> = node(
     "SHMEM",
     7,
     Unit::Bytes,
-    "Part of the page cache that is tmpfs or shared memory: it can be swapped but not dropped.",
+    "Part of the page cache that is tmpfs or shared memory: the kernel can swap it but not drop it.",
     |node, _| file_pages(node, |pages| pages.shmem_bytes),
 )
 .with(Traits::NONE.needs(&[Facility::FilePages]));
@@ -249,19 +245,23 @@ pub const MEM_DIRTY_BYTES: Metric<Node> = node(
     "DIRTY",
     7,
     Unit::Bytes,
-    "Dirty page cache: it must be written before it can be dropped.",
+    "Dirty page cache, which must be written before it can be dropped.",
     |node, _| file_pages(node, |pages| pages.dirty_bytes),
 )
 .with(Traits::NONE.needs(&[Facility::FilePages]));
 
-pub const MEM_ANON_BYTES: Metric<Node> =
-    node("mem_anon_bytes", "ANON", 7, Unit::Bytes, "Anonymous memory of processes.", |node, _| {
-        Ok(Value::U64(node.raw.mem_anon_bytes))
-    })
-    .with(Traits::NONE.needs(&[Facility::NodeMemory]));
+pub const MEM_ANON_BYTES: Metric<Node> = node(
+    "mem_anon_bytes",
+    "ANON",
+    7,
+    Unit::Bytes,
+    "Anonymous memory of processes on the node.",
+    |node, _| Ok(Value::U64(node.raw.mem_anon_bytes)),
+)
+.with(Traits::NONE.needs(&[Facility::NodeMemory]));
 
 pub const MEM_SLAB_BYTES: Metric<Node> =
-    node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches.", |node, _| {
+    node("mem_slab_bytes", "SLAB", 7, Unit::Bytes, "Kernel slab caches on the node.", |node, _| {
         Ok(Value::U64(node.raw.mem_slab_bytes))
     })
     .with(Traits::NONE.needs(&[Facility::NodeMemory]));
@@ -281,23 +281,27 @@ pub const HUGE_FREE: Metric<Node> = node(
     "HFREE",
     6,
     Unit::Count,
-    "Huge pages of the default size in the pool that are free.",
+    "Free huge pages of the default size in the node's hugetlb pool.",
     |node, _| Ok(Value::U64(node.raw.huge_free)),
 )
 .with(Traits::NONE.needs(&[Facility::NodeMemory]));
 
-pub const NUMA_HIT_PER_S: Metric<Node> =
-    node("numa_hit_per_s", "HIT/s", 7, Unit::PerSecond, "Pages allocated here as intended.", |node, s| {
-        rate(node.counts.pages.numa_hit, s)
-    })
-    .with(Traits::NONE.needs(&[Facility::NodePages]));
+pub const NUMA_HIT_PER_S: Metric<Node> = node(
+    "numa_hit_per_s",
+    "HIT/s",
+    7,
+    Unit::PerSecond,
+    "Pages allocated on this node as intended.",
+    |node, s| rate(node.counts.pages.numa_hit, s),
+)
+.with(Traits::NONE.needs(&[Facility::NodePages]));
 
 pub const NUMA_MISS_PER_S: Metric<Node> = node(
     "numa_miss_per_s",
     "MISS/s",
     7,
     Unit::PerSecond,
-    "Pages allocated here although another node was preferred.",
+    "Pages allocated on this node although another node was preferred.",
     |node, s| rate(node.counts.pages.numa_miss, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
@@ -307,7 +311,7 @@ pub const NUMA_FOREIGN_PER_S: Metric<Node> = node(
     "FORGN/s",
     7,
     Unit::PerSecond,
-    "Pages wanted here but allocated on another node.",
+    "Pages intended for this node but allocated on another.",
     |node, s| rate(node.counts.pages.numa_foreign, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
@@ -317,7 +321,7 @@ pub const INTERLEAVE_HIT_PER_S: Metric<Node> = node(
     "ILEAV/s",
     7,
     Unit::PerSecond,
-    "Interleaved pages allocated here as intended.",
+    "Interleaved pages allocated on this node as intended.",
     |node, s| rate(node.counts.pages.interleave_hit, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]));
@@ -327,7 +331,7 @@ pub const LOCAL_NODE_PER_S: Metric<Node> = node(
     "LOCAL/s",
     7,
     Unit::PerSecond,
-    "Pages allocated here by a task running here.",
+    "Pages allocated on this node by a task that runs on it.",
     |node, s| rate(node.counts.pages.local_node, s),
 )
 .with(Traits::NONE.needs(&[Facility::NodePages]));
@@ -337,7 +341,7 @@ pub const OTHER_NODE_PER_S: Metric<Node> = node(
     "OTHER/s",
     7,
     Unit::PerSecond,
-    "Pages allocated here by a task running on another node.",
+    "Pages allocated on this node by a task that runs on another node.",
     |node, s| rate(node.counts.pages.other_node, s),
 )
 .with(
@@ -359,8 +363,7 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     "DIRECT/s",
     8,
     Unit::PerSecond,
-    "Pages of the node freed by other tasks, mostly by allocations that had to wait. Includes reclaim \
-         within a memory limit (cgroup) and node reclaim.",
+    "Pages of the node freed by other tasks than kswapd, mostly by allocations that had to wait. Includes reclaim within a memory limit (cgroup) and node reclaim.",
     |node, s| rate(node.counts.direct_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
@@ -370,14 +373,15 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
     "NRECL/s",
     7,
     Unit::PerSecond,
-    "Times an allocation reclaimed this node before using another: only with vm.zone_reclaim_mode set.",
+    "Times per second that an allocation reclaimed pages of this node before using another node. Only with vm.zone_reclaim_mode set.",
     |node, s| rate(node.counts.node_reclaims, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
 
 fn file_pages(node: &Node, kind: fn(&FilePages) -> u64) -> Reading<Value> {
     let pages = node.raw.file_pages.as_ref();
-    let pages = pages.ok_or_else(|| Missing::Unsupported("its meminfo lacks it".into()))?;
+    let pages =
+        pages.ok_or_else(|| Missing::Unsupported("the meminfo file of the node has no such line".into()))?;
     Ok(Value::U64(kind(pages)))
 }
 
@@ -392,8 +396,8 @@ fn ipc(node: &Node, snapshot: &Snapshot) -> Reading<Quotient> {
 pub fn watermark_distance(node: &NodeRaw) -> Reading<f64> {
     if node.managed_bytes == 0 {
         return Err(match node.mem_total_bytes {
-            0 => Missing::NotCollected("the node has no memory to allocate".into()),
-            _ => Missing::Unsupported("/proc/zoneinfo does not name the node".into()),
+            0 => Missing::NotCollected("the node has no allocatable memory".into()),
+            _ => Missing::Unsupported("/proc/zoneinfo does not list the node".into()),
         });
     }
     let above = node.mem_free_bytes as f64 - node.low_watermark_bytes as f64;

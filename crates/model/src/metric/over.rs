@@ -160,7 +160,7 @@ impl<R> Metric<R> {
 
     fn over_time(&self, row: &R, snapshot: &Snapshot) -> Reading<Quotient> {
         let ns = snapshot.interval_ns.filter(|ns| *ns > 0).ok_or(Missing::FirstInterval)? as f64;
-        let value = self.read(row, snapshot)?.number().ok_or_else(|| no("it is not a number"))?;
+        let value = self.read(row, snapshot)?.number().ok_or_else(|| no("the value is not a number"))?;
         Ok(Quotient::of(value * ns, ns))
     }
 }

@@ -15,9 +15,7 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Nodes of the pages allocated for it in the interval, for its own memory or the page cache. \
-           Moved huge pages, and pages moved by mbind(2), count again at their new node; kernel memory and \
-           hugetlbfs do not count.",
+    help: "Nodes of the pages allocated for it in the interval, for its own memory or the page cache. Moved huge pages, and pages moved by mbind(2), count again at their new node; kernel memory and hugetlbfs do not count.",
     value: |task, _| by_node(&task.delta).map(over::values).map(Value::ByNode),
     over: Over::ByNode(|task, _| by_node(&task.delta)),
     traits: Traits::NONE.needs(&[Facility::NewPages]),
@@ -27,8 +25,7 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     "cross_node_faults_per_s",
     "XFLT/s",
     7,
-    "Allocations of user pages from a node other than the one it ran on: page faults, large pages as one, \
-           and reads into the page cache. Faults that find their page in memory do not count.",
+    "Allocations of user pages from a node other than the one it ran on: page faults, and reads into the page cache. A large page counts once. Faults that find their page in memory do not count.",
     |task, snapshot| snapshot.rate(task.delta[Counter::CrossAllocs]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes).better(Better::Low));
@@ -50,8 +47,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_per_s",
     "PGMIG/s",
     7,
-    "Pages that were moved while it ran: by NUMA balancing at its hinting faults, at its request \
-           (move_pages, mbind), or to make room for large pages.",
+    "Pages that were moved while it ran: by NUMA balancing at its hinting faults, at its request (move_pages, mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes).better(Better::Low));
@@ -60,7 +56,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",
     "PGFAIL/s",
     8,
-    "Pages that could not be moved: busy, pinned, or no room at the target.",
+    "Pages that could not be moved: busy, pinned, or no room on the target node.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigrateFailedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]).better(Better::Low));
@@ -86,7 +82,7 @@ pub const BALANCING: Metric<Task> = Metric::memory_rate(
     "pages_migrated_balancing_per_s",
     "PGBAL/s",
     7,
-    "Of pages_migrated_per_s, those that NUMA balancing moved to the node that uses them, at hinting faults.",
+    "Part of pages_migrated_per_s: pages that NUMA balancing moved at hinting faults to the node that uses them.",
     |task, snapshot| snapshot.rate(task.delta[Counter::BalancedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
@@ -95,8 +91,7 @@ pub const ASKED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_asked_per_s",
     "PGASK/s",
     7,
-    "Of pages_migrated_per_s, those moved by move_pages, migrate_pages or mbind, its own pages or another \
-           process's, or because the nodes of a cpuset changed.",
+    "Part of pages_migrated_per_s: pages moved by move_pages, migrate_pages or mbind, of its own or of another process, or by a change of a cpuset's nodes.",
     |task, snapshot| snapshot.rate(task.delta[Counter::AskedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
@@ -105,8 +100,7 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
     "pages_migrated_other_per_s",
     "PGOTH/s",
     7,
-    "Of pages_migrated_per_s, all others: compaction for large pages, demotion to slower memory, pinned, \
-           failing or removed memory.",
+    "Part of pages_migrated_per_s: pages moved for other reasons: compaction for large pages, demotion to slower memory, pinned, failing or removed memory.",
     |task, snapshot| {
         let delta = &task.delta;
         let known = delta[Counter::BalancedPages].saturating_add(delta[Counter::AskedPages]);
@@ -132,7 +126,7 @@ pub fn moves_of_host(snapshot: &Snapshot) -> impl Iterator<Item = (&'static str,
 pub const PAGES_IN: Metric<Node> = pages_of_node(
     "pages_in_per_s",
     "IN/s",
-    "Pages that NUMA balancing moved to the node, because it uses them; x shows from where.",
+    "Pages that NUMA balancing moved to this node, because the node uses them. Key x shows the source nodes.",
     |node, snapshot| snapshot.rate(node.counts.pages_in).map(Value::F64),
 )
 .with(
@@ -144,7 +138,7 @@ pub const PAGES_IN: Metric<Node> = pages_of_node(
 pub const PAGES_OUT: Metric<Node> = pages_of_node(
     "pages_out_per_s",
     "OUT/s",
-    "Pages that NUMA balancing moved off the node, because another uses them; x shows to where.",
+    "Pages that NUMA balancing moved off this node, because another node uses them. Key x shows the target nodes.",
     |node, snapshot| snapshot.rate(node.counts.pages_out).map(Value::F64),
 )
 .with(

@@ -51,7 +51,7 @@ fn memory(task: &Task) -> Reading<&Memory> {
         Some((_, Err(missing))) => Err(missing.clone()),
         None if task.exited => Err(no("the task has ended")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
-        None if task.rss_bytes == 0 => Err(no("it has no memory")),
+        None if task.rss_bytes == 0 => Err(no("the process has no memory")),
         None => Err(no("its memory was not located: the time budget of the interval was used up")),
     }
 }
@@ -61,8 +61,7 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
     ("MEM BY NODE", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Its resident memory by node, from about a thousand random pages (mem_error_points is the error). Dim \
-     if the sample is old.",
+    "Its resident memory by node, from about a thousand random pages (mem_error_points is the error). Dim if the sample is old.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
@@ -76,9 +75,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
     ("MEM/NODE", 11),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
-    "Resident memory on each node. Shared memory counts for each process that maps it; swapped pages do \
-     not count, hugetlbfs pages do. From the same pages as mem_pct_by_node, so the sum may differ from \
-     RSS.",
+    "Resident memory on each node. Shared memory counts for each process that maps it. Swapped pages do not count, hugetlbfs pages do. From the same pages as mem_pct_by_node, so the sum can differ from RSS.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, task.rss_bytes as f64)])),
         _ => {
@@ -96,7 +93,7 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     ("MEMERR", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Error of each share in mem_pct_by_node (95 % confidence), in percentage points; 0: all pages were read.",
+    "Error of each share in mem_pct_by_node (95 % confidence), in percentage points; 0 means that all pages were read.",
     |task, snapshot| match only_node(snapshot) {
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
@@ -131,9 +128,9 @@ fn own_policy(task: &Task, snapshot: &Snapshot) -> Reading<(f64, Option<f64>)> {
         Some((_, Ok(bytes))) if bytes.all_bytes > 0 => {
             Ok((bytes.own_bytes.min(bytes.all_bytes) as f64 * 100.0 / bytes.all_bytes as f64, None))
         }
-        Some((_, Ok(_))) => Err(no("no page of it was found")),
+        Some((_, Ok(_))) => Err(no("none of its pages was found")),
         Some((_, Err(missing))) => Err(missing.clone()),
-        None => memory(task).and_then(|_| Err(no("policies of its mappings have not been read"))),
+        None => memory(task).and_then(|_| Err(no("memory policies of its mappings have not been read"))),
     }
 }
 
@@ -142,10 +139,7 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     ("OWNPOL", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Share of its resident memory with an explicit memory policy: by mbind(2), set_mempolicy(2), or of its \
-     shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without \
-     a BPF iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with a fifth of \
-     their memory on other nodes.",
+    "Share of its resident memory with an explicit memory policy, set by mbind(2), set_mempolicy(2), or for its shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without a BPF iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with 20 % of their memory on other nodes.",
     |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
 )
 .over(Over::Level)
@@ -170,10 +164,9 @@ pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
     ("HUGETLB", 8),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
-    "Memory in hugetlbfs pages, which RSS leaves out, from /proc/PID/numa_maps. Read together with \
-     own_policy_pct, for the same processes.",
+    "Memory in hugetlbfs pages, which RSS excludes, from /proc/PID/numa_maps. Read together with own_policy_pct, for the same processes.",
     |task, snapshot| match (task.policies(), only_node(snapshot)) {
-        (_, Some(_)) => Err(no("the machine has one node, so no other pools")),
+        (_, Some(_)) => Err(no("the machine has one node, so there are no other pools")),
         (None, None) if task.by_policy().is_some_and(|pages| pages.huge == 0) => Ok(Value::U64(0)),
         (Some((_, Ok(bytes))), _) => {
             let sum = bytes.huge.iter().fold(0u64, |sum, pages| sum.saturating_add(pages.bytes()));
@@ -190,29 +183,15 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     if only_node(snapshot).is_some() {
         return Ok(Value::F64(0.0));
     }
-    remote?.best_pct().map(Value::F64).ok_or_else(|| no("needs its CPU time and memory by node"))
+    remote?.best_pct().map(Value::F64).ok_or_else(|| no("CPU time and memory by node are needed"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = counted by the CPU; \
-                        ~ sampled (--access); time: sampled, by time at memory accesses; mem: estimated \
-                        from CPU time and memory by node, as if all pages were used equally \
-                        (remote_low_pct and remote_high_pct give the range); hint: from hinting faults; ? \
-                        unknown. With one node it is 0. Sorting weights it by CPU time; it is dim below 16 \
-                        MiB of resident memory (--dim-below).";
-const SOURCE_HELP: &str = "Source of remote_pct: counted (RMA and LMA), sampled (by access, with \
-                           --access), sampled_time (the same samples by time: higher, because remote \
-                           accesses take longer), placement (CPU time and memory by node), hinting \
-                           (hinting faults, if its memory could not be located: unreliable, see \
-                           hint_remote_pct), one_node.";
-const ERROR_HELP: &str = "Error of remote_pct in percentage points: the distance to the farther of \
-                          remote_low_pct and remote_high_pct; 0 if counted; with 95 % confidence if \
-                          sampled.";
-const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time: samples without an \
-    address count as local. With placement: its hottest pages (1 %, and 1 MiB or more) are as local as possible.";
-const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time: samples without an \
-    address count as remote. With placement: its hottest pages (1 %, and 1 MiB or more) are as remote as possible.";
-const BEST_HELP: &str = "The lowest remote_pct that placement could reach on an otherwise idle machine: 0 \
-                         if one node has enough CPUs and memory. Assumes that all pages are used equally.";
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = means counted by the CPU. ~ means sampled (--access). time means sampled, by time at memory accesses. mem means estimated from CPU time and memory by node, as if all pages were used equally (remote_low_pct and remote_high_pct give the range). hint means from hinting faults. ? means unknown. With one node it is 0. Sorting weights it by CPU time; it is dim below 16 MiB of resident memory (--dim-below).";
+const SOURCE_HELP: &str = "Source of remote_pct. counted: RMA and LMA. sampled: by access, with --access. sampled_time: the same samples by time, which is higher, because remote accesses take longer. placement: CPU time and memory by node. hinting: hinting faults, if its memory could not be located; unreliable, see hint_remote_pct. one_node: the machine has one node.";
+const ERROR_HELP: &str = "Error of remote_pct, in percentage points: the distance to the farther of remote_low_pct and remote_high_pct. 0 if counted; with 95 % confidence if sampled.";
+const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time, samples without an address count as local. With placement, its hottest pages (1 %, at least 1 MiB) are assumed to be as local as possible.";
+const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time, samples without an address count as remote. With placement, its hottest pages (1 %, at least 1 MiB) are assumed to be as remote as possible.";
+const BEST_HELP: &str = "The lowest remote_pct that placement could reach on an otherwise idle machine: 0 if one node has enough CPUs and memory. Assumes that all pages are used equally.";
 
 macro_rules! remote_metrics {
     ($row:ty, $known:path, $quotient:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {
@@ -328,7 +307,7 @@ pub const CONTAINER_MEM_PCT_BY_NODE: Metric<Container> = metric::<Container>(
     ("MEM% NODES", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Memory charged to it and all below, by node, exact (memory.numa_stat): page cache included.",
+    "Memory charged to it and to groups below it, by node, exact (memory.numa_stat): page cache included.",
     |row, _| {
         let raw = row.raw.as_deref().ok_or_else(|| no("its files have not been read yet"))?;
         let nodes = raw.mem_bytes_by_node.clone()?;

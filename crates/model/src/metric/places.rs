@@ -69,12 +69,12 @@ pub const HOME_SOCKET: Metric<Task> = Metric {
 /// Time is not kept by these sets, or it has not run yet.
 pub fn home(task: &Task, snapshot: &Snapshot, kind: SetKind) -> Reading<u32> {
     let counts = if task.run_ns() > 0 { &task.delta } else { &task.total };
-    most_used(&times(counts, snapshot, kind)?).ok_or_else(|| no("has not run yet"))
+    most_used(&times(counts, snapshot, kind)?).ok_or_else(|| no("the task has not run yet"))
 }
 
 fn run_pct(task: &Task, snapshot: &Snapshot, kind: SetKind) -> Reading<over::ByNode> {
     if task.run_ns() == 0 {
-        return Err(no("did not run in this interval"));
+        return Err(no("the task did not run in this interval"));
     }
     let times = times(&task.delta, snapshot, kind)?;
     let all = times.iter().fold(0u64, |all, (_, ns)| all.saturating_add(*ns)) as f64;
@@ -88,15 +88,15 @@ fn times(counts: &Counts, snapshot: &Snapshot, kind: SetKind) -> Reading<Vec<(u3
 
 fn why_not(topology: &Topology, kind: SetKind) -> &'static str {
     match kind {
-        SetKind::Socket if topology.sockets == 0 => "sysfs names no sockets",
+        SetKind::Socket if topology.sockets == 0 => "sysfs does not list sockets",
         SetKind::Socket if topology.sockets == 1 => "the machine has one socket",
         SetKind::Socket if topology.places.is_empty() => {
             "each node is in one socket, or CPU time is kept by node (--places l3)"
         }
-        SetKind::Socket => "each node is in one socket: see the time by node",
+        SetKind::Socket => "each node is in one socket: see CPU time by node",
         SetKind::Llc => topology.no_llcs().unwrap_or(match topology.places.is_empty() {
             true => "L3 domains are the nodes, or CPU time is kept by node (--places l3)",
-            false => "each node has one L3 domain: see the time by node",
+            false => "each node has one L3 domain: see CPU time by node",
         }),
     }
 }

@@ -19,8 +19,7 @@ pub const HOST_CPU_SOME: HostMetric = HostMetric {
 pub const HOST_MEMORY_SOME: HostMetric = HostMetric {
     id: "pressure_memory_some_pct",
     title: "MEM SOME%",
-    help: "Share of the interval in which some task waited for memory: for reclaim, swap, or pages that were just dropped \
-           (/proc/pressure/memory).",
+    help: "Share of the interval in which some task waited for memory: for reclaim, swap, or pages that were dropped shortly before (/proc/pressure/memory).",
     value: |snapshot| of_host(snapshot, |pressure| pressure.memory_some_us),
     share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
@@ -29,7 +28,7 @@ pub const HOST_MEMORY_SOME: HostMetric = HostMetric {
 pub const HOST_MEMORY_FULL: HostMetric = HostMetric {
     id: "pressure_memory_full_pct",
     title: "MEM FULL%",
-    help: "Share of the interval in which all non-idle tasks waited for memory: no work was done.",
+    help: "Share of the interval in which all non-idle tasks waited for memory, so that no work was done.",
     value: |snapshot| of_host(snapshot, |pressure| pressure.memory_full_us),
     share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
@@ -39,8 +38,7 @@ pub const CPU_SOME: Metric<Container> = of_containers(
     "pressure_cpu_some_pct",
     "CPUSOME%",
     Group::Running,
-    "Share of the time between the last two readings of cpu.pressure in which some of its tasks waited for \
-     a CPU.",
+    "Share of time in which some of its tasks waited for a CPU. Between the last two readings of cpu.pressure.",
     |row, _| of_container(row, |pressure| pressure.cpu_some_us),
 );
 
@@ -48,8 +46,7 @@ pub const MEMORY_SOME: Metric<Container> = of_containers(
     "pressure_memory_some_pct",
     "MEMSOME%",
     Group::Memory,
-    "Share of the time between the last two readings of memory.pressure in which some of its tasks waited \
-     for memory: its own limit, or the machine's.",
+    "Share of time in which some of its tasks waited for memory, due to its own limit or the machine's. Between the last two readings of memory.pressure.",
     |row, _| of_container(row, |pressure| pressure.memory_some_us),
 );
 
@@ -57,8 +54,7 @@ pub const MEMORY_FULL: Metric<Container> = of_containers(
     "pressure_memory_full_pct",
     "MEMFULL%",
     Group::Memory,
-    "Share of the time between the last two readings of memory.pressure in which all of its non-idle tasks \
-     waited for memory.",
+    "Share of time in which all of its non-idle tasks waited for memory. Between the last two readings of memory.pressure.",
     |row, _| of_container(row, |pressure| pressure.memory_full_us),
 );
 

@@ -22,19 +22,19 @@ pub const FILE: Metric<Task> = kind(
 pub const SHMEM: Metric<Task> = kind(
     "rss_shmem_bytes",
     ("SHMEM", 7),
-    "Resident pages of tmpfs and shared memory (RssShmem), which other processes may share.",
+    "Resident pages of tmpfs and shared memory (RssShmem), which other processes can share.",
     |task, _| of(task, |resident| resident.shmem_bytes),
 );
 
 pub const SWAP: Metric<Task> = kind(
     "swap_bytes",
     ("SWAPPED", 7),
-    "Anonymous memory of its process that is in swap (VmSwap), and so not resident.",
+    "Anonymous memory of its process that is in swap (VmSwap), and therefore not resident.",
     |task, _| of(task, |resident| resident.swap_bytes),
 );
 
 fn of(task: &Task, kind: fn(&Resident) -> u64) -> Reading<Value> {
-    let resident = task.resident.as_ref().ok_or_else(|| no("it has no memory of its own"))?;
+    let resident = task.resident.as_ref().ok_or_else(|| no("the task has no memory of its own"))?;
     Ok(Value::U64(kind(resident)))
 }
 

@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 pub const NAME: HostMetric = HostMetric {
     id: "sched_ext",
     title: "SCHEDULER",
-    help: "Name of the sched_ext scheduler that is loaded: a BPF program that places tasks.",
+    help: "Name of the loaded sched_ext scheduler: a BPF program that places tasks.",
     value: |snapshot| of(snapshot).map(|(name, _)| Value::Text(name.to_owned())),
     share_of_time: None,
     needs: &[Facility::SchedExt],
@@ -19,8 +19,7 @@ pub const NAME: HostMetric = HostMetric {
 pub const SWITCH_ALL: HostMetric = HostMetric {
     id: "sched_ext_switch_all",
     title: "SCXALL",
-    help: "1 if the sched_ext scheduler runs all tasks of normal policies, 0 if only those of policy \
-           SCHED_EXT.",
+    help: "1 if the sched_ext scheduler runs all tasks of normal policies, 0 if it runs only those of policy SCHED_EXT.",
     value: |snapshot| number(snapshot, |scheduler| scheduler.switch_all.map(u64::from)),
     share_of_time: None,
     needs: &[Facility::SchedExt],
@@ -29,8 +28,7 @@ pub const SWITCH_ALL: HostMetric = HostMetric {
 pub const REJECTED: HostMetric = HostMetric {
     id: "sched_ext_nr_rejected",
     title: "SCXREJECT",
-    help: "Tasks that the sched_ext scheduler refused since it was loaded: the kernel's own scheduler runs \
-           them.",
+    help: "Tasks that the sched_ext scheduler has refused since it was loaded. The kernel's own scheduler runs them.",
     value: |snapshot| number(snapshot, |scheduler| scheduler.rejected),
     share_of_time: None,
     needs: &[Facility::SchedExt],

@@ -19,16 +19,16 @@ macro_rules! metrics {
 }
 
 metrics! {
-    NUMA_HIT "numa_hit_boot" "HIT" numa_hit "Pages allocated here as intended, since boot.";
+    NUMA_HIT "numa_hit_boot" "HIT" numa_hit "Pages allocated on this node as intended, since boot.";
     NUMA_MISS "numa_miss_boot" "MISS" numa_miss
-        "Pages allocated here although another node was preferred, since boot.";
+        "Pages allocated on this node although another node was preferred, since boot.";
     NUMA_FOREIGN "numa_foreign_boot" "FOREIGN" numa_foreign
-        "Pages wanted here but allocated on another node, since boot.";
+        "Pages intended for this node but allocated on another, since boot.";
     INTERLEAVE_HIT "interleave_hit_boot" "ILEAVE" interleave_hit
-        "Interleaved pages allocated here as intended, since boot.";
-    LOCAL_NODE "local_node_boot" "LOCAL" local_node "Pages allocated here by a task running here, since boot.";
+        "Interleaved pages allocated on this node as intended, since boot.";
+    LOCAL_NODE "local_node_boot" "LOCAL" local_node "Pages allocated on this node by a task that ran on it, since boot.";
     OTHER_NODE "other_node_boot" "OTHER" other_node
-        "Pages allocated here by a task running on another node, since boot.";
+        "Pages allocated on this node by a task that ran on another node, since boot.";
 }
 
 /// Whether its numastat was read: a node with memory has handed out pages.
@@ -38,11 +38,12 @@ fn is_known(node: &NodeRaw) -> bool {
 
 fn pages(node: &Node, of: fn(&NumaPages) -> u64) -> Reading<Value> {
     if !is_known(&node.raw) {
-        return Err(Missing::Unsupported("its numastat counts no page".into()));
+        return Err(Missing::Unsupported("the node's numastat file counts no pages".into()));
     }
     let pages = node.pages_since_boot.as_ref();
-    let back =
-        || Missing::Lost("a count decreased: it wrapped, or the node went offline and came back".into());
+    let back = || {
+        Missing::Lost("a count decreased: the counter wrapped, or the node went offline and came back".into())
+    };
     pages.map(|pages| Value::U64(of(pages))).ok_or_else(back)
 }
 

@@ -25,13 +25,13 @@ macro_rules! rates {
 
 rates! {
     RECEIVED, CONTAINER_RECEIVED: "net_recv_bytes_per_s", "RECVB/s",
-        "Bytes per second received from IP sockets, without loopback. splice does not count.",
+        "Bytes per second received from IP sockets, without loopback. Excludes splice(2).",
         |sums| sums.all.received;
     READS, CONTAINER_READS: "net_reads_per_s", "RECV/s",
         "Calls per second that received bytes from IP sockets, without loopback.",
         |sums| sums.all.reads;
     SENT, CONTAINER_SENT: "net_sent_bytes_per_s", "SENTB/s",
-        "Bytes per second sent to IP sockets, without loopback. sendfile and splice do not count.",
+        "Bytes per second sent to IP sockets, without loopback. Excludes sendfile(2) and splice(2).",
         |sums| sums.all.sent;
 }
 
@@ -61,8 +61,8 @@ const fn far<R>(
     value: fn(&R, &Snapshot) -> Reading<Value>,
     of: fn(&R, &Snapshot) -> Reading<Quotient>,
 ) -> Metric<R> {
-    const HELP: &str = "Share of received bytes whose packets were processed (softirq) on another node than that of the \
-                        reader. Excludes unconnected UDP sockets.";
+    const HELP: &str = "Share of received bytes whose packets were processed (softirq) on a node other than the reader's. \
+                        Excludes unconnected UDP sockets.";
     let kind = (Group::Running, Unit::Percent, Order::Descending);
     let metric = Metric::new(id, ("NETFAR%", 7), kind, HELP, value).over(Over::Quotient(of));
     metric.with(NEEDS.several(Several::Nodes).better(Better::Low))
@@ -75,7 +75,7 @@ const fn far<R>(
 pub fn traffic<'s>(task: &Task, snapshot: &'s Snapshot) -> Reading<&'s SocketTraffic> {
     static NONE: SocketTraffic = SocketTraffic::new();
     if task.tid.is_some() {
-        return Err(no("counted by process"));
+        return Err(no("socket traffic is counted by process"));
     }
     Ok(snapshot.socket_traffic.get(&task.raw.process()).unwrap_or(&NONE))
 }
@@ -91,7 +91,7 @@ pub fn sums(task: &Task, snapshot: &Snapshot) -> Reading<SocketSums> {
 fn share(sums: &SocketSums, snapshot: &Snapshot) -> Reading<Quotient> {
     snapshot.rate(0)?;
     if sums.known == 0 {
-        return Err(no("it received no bytes from connected IP sockets"));
+        return Err(no("the process received no bytes from connected IP sockets"));
     }
     Ok(Quotient::pct(sums.far as f64, sums.known as f64))
 }

@@ -177,7 +177,7 @@ pub const CPU: Metric<Task> = Metric {
     group: Running,
     unit: Unit::Id,
     order: Ascending,
-    help: "CPU it ran on last. For a process: its main thread.",
+    help: "The CPU where it ran last. For a process: of its main thread.",
     value: |task, _| Ok(Value::U64(task.raw.cpu.into())),
     over: Over::Newest,
     traits: Traits::NONE.stands(Stands::Plain),
@@ -193,7 +193,7 @@ pub const HOME_NODE: Metric<Task> = Metric {
     help: "Node with the largest share of its on-CPU time.",
     value: |task, _| match task.home_node() {
         Some(node) => Ok(Value::U64(node.0.into())),
-        None => Err(no("has not run yet")),
+        None => Err(no("the task has not run yet")),
     },
     over: Over::Newest,
     traits: Traits::NONE.several(Several::Nodes).stands(Stands::Home),
@@ -219,7 +219,7 @@ pub const SWITCHES_PER_S: Metric<Task> = Metric {
     group: Running,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Context switches away from it, voluntary and not.",
+    help: "Context switches away from it, voluntary and involuntary.",
     value: |task, snapshot| {
         snapshot.rate(task.delta[Counter::Nvcsw].wrapping_add(task.delta[Counter::Nivcsw])).map(Value::F64)
     },
@@ -234,7 +234,7 @@ pub const INVOLUNTARY_PER_S: Metric<Task> = Metric {
     group: Running,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Involuntary context switches: it was preempted.",
+    help: "Involuntary context switches, in which it was preempted.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::Nivcsw]).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.better(Better::Low),
@@ -247,8 +247,7 @@ pub const RUNQ_WAIT_PCT: Metric<Task> = Metric {
     group: Running,
     unit: Unit::Percent,
     order: Descending,
-    help: "Time it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). A wait counts \
-               when it ends.",
+    help: "Time in which it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). A wait counts when it ends.",
     value: |task, snapshot| snapshot.share(task.delta[Counter::RunDelayNs]).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.stands(Stands::Harm(|pct| pct >= 20.0)).better(Better::Low),
@@ -274,7 +273,7 @@ pub const CPU_MIGRATIONS_PER_S: Metric<Task> = Metric {
     group: Running,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Moves between CPUs (se.nr_migrations).",
+    help: "Its moves between CPUs (se.nr_migrations).",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::CpuMigrations]).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.better(Better::Low),
@@ -287,7 +286,7 @@ pub const LLC_MIGRATIONS_PER_S: Metric<Task> = Metric {
     group: Running,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Moves to a CPU of another last-level cache.",
+    help: "Its moves to a CPU of another last-level cache.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::LlcMoves]).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.several(Several::Caches).better(Better::Low),
@@ -300,7 +299,7 @@ pub const NODE_MIGRATIONS_PER_S: Metric<Task> = Metric {
     group: Running,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Moves to a CPU of another node.",
+    help: "Its moves to a CPU of another node.",
     value: |task, snapshot| snapshot.rate(task.delta[Counter::NodeMoves]).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE
@@ -316,7 +315,7 @@ pub const SMT_BUSY_PCT: Metric<Task> = Metric {
     group: Running,
     unit: Unit::Percent,
     order: Descending,
-    help: "Share of its on-CPU time in which another thread of the same core was busy too.",
+    help: "Share of its on-CPU time in which another thread of the same core was also busy.",
     value: |task, _| smt_busy(task).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, _| smt_busy(task)),
     traits: Traits::NONE.needs(&[Facility::SmtTime]),
@@ -329,7 +328,7 @@ pub const RSS_BYTES: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Bytes,
     order: Descending,
-    help: "Resident memory. From kernel 6.2 on it may lag by up to 32 pages per CPU and kind, as in /proc/PID/statm.",
+    help: "Resident memory. From kernel 6.2 on the value can lag by up to 32 pages per CPU and kind, as in /proc/PID/statm.",
     value: |task, _| {
         if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
     },
@@ -370,10 +369,10 @@ pub const PREFERRED_NODE: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Id,
     order: Ascending,
-    help: "Node where the kernel's NUMA balancing wants it.",
+    help: "The node preferred by the kernel's NUMA balancing.",
     value: |task, _| match task.raw.preferred_node {
         Some(node) => Ok(Value::U64(node.0.into())),
-        None => Err(no("the kernel has not chosen one")),
+        None => Err(no("the kernel has set no preferred node")),
     },
     over: Over::Newest,
     traits: Traits::NONE.several(Several::Nodes).stands(Stands::Home).needs(&[Facility::NumaFields]),
@@ -386,9 +385,9 @@ pub const SCAN_PERIOD_MS: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Milliseconds,
     order: Ascending,
-    help: "Time between scans of its memory by NUMA balancing; the longer, the more settled.",
+    help: "Time between scans of its memory by NUMA balancing. A long time means that the placement has settled.",
     value: |task, _| match task.raw.scan_period_ms {
-        0 => Err(no("NUMA balancing does not scan it")),
+        0 => Err(no("NUMA balancing does not scan its memory")),
         ms => Ok(Value::U64(ms.into())),
     },
     over: Over::Level,
@@ -402,7 +401,7 @@ pub fn by_id(id: &str) -> Option<&'static Metric<Task>> {
 
 fn wait_us(task: &Task) -> Reading<Quotient> {
     match task.delta[Counter::RunCount] {
-        0 => Err(no("was not dispatched in this interval")),
+        0 => Err(no("the task was not dispatched in this interval")),
         times => Ok(Quotient::of(task.delta[Counter::RunDelayNs] as f64, times as f64).scaled(1e-3)),
     }
 }
@@ -410,7 +409,7 @@ fn wait_us(task: &Task) -> Reading<Quotient> {
 /// Two clocks meet here: the scheduler's for time on CPU, the monotonic one for siblings.
 fn smt_busy(task: &Task) -> Reading<Quotient> {
     match task.run_ns() {
-        0 => Err(no("did not run in this interval")),
+        0 => Err(no("the task did not run in this interval")),
         ran => Ok(Quotient::pct(task.delta[Counter::SmtBusyNs].min(ran) as f64, ran as f64)),
     }
 }

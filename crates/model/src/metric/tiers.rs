@@ -17,7 +17,8 @@ pub const TIER: Metric<Node> = node(
     Unit::Id,
     "Rank of the node's memory tier: 1 is the fastest. From /sys/devices/virtual/memory_tiering.",
     |node, snapshot| {
-        let tier = described(node, snapshot)?.tier.ok_or_else(|| no("the kernel assigns it no tier"))?;
+        let tier =
+            described(node, snapshot)?.tier.ok_or_else(|| no("the kernel assigns no tier to the node"))?;
         let all: BTreeSet<u32> = snapshot.inputs.tiers.values().filter_map(|node| node.tier).collect();
         Ok(Value::U64(1 + all.range(..tier).count() as u64))
     },
@@ -27,7 +28,7 @@ pub const FIRMWARE_LATENCY: Metric<Node> = node(
     "firmware_latency_ns",
     "FWNS",
     Unit::Nanoseconds,
-    "Latency of a read of the node's memory from the nearest CPUs, as the firmware describes it (HMAT); latency_ns is measured.",
+    "Latency of a read of the node's memory from the nearest CPUs, according to the firmware (HMAT). latency_ns is measured.",
     |node, snapshot| Ok(Value::U64(described(node, snapshot)?.read_latency_ns.ok_or_else(no_hmat)?)),
 );
 
@@ -35,50 +36,49 @@ pub const FIRMWARE_BANDWIDTH: Metric<Node> = node(
     "firmware_bandwidth_gbs",
     "FWGB/s",
     Unit::GigabytesPerSecond,
-    "Bandwidth of reads of the node's memory from the nearest CPUs, as the firmware describes it (HMAT); bandwidth_gbs is measured.",
+    "Bandwidth of reads of the node's memory from the nearest CPUs, according to the firmware (HMAT). bandwidth_gbs is measured.",
     |node, snapshot| Ok(Value::F64(described(node, snapshot)?.read_mbs.ok_or_else(no_hmat)? as f64 / 1000.0)),
 );
 
 pub const PROMOTED: Metric<Node> = rate(
     "promoted_pages_per_s",
     "PROM/s",
-    "Pages that NUMA balancing brought to the node from a slower tier, because they are used (pgpromote_success).",
+    "Pages that NUMA balancing promoted to the node from a slower tier, because they are in use (pgpromote_success).",
     |node, snapshot| pages(node, snapshot, |pages| pages.promoted),
 );
 
 pub const DEMOTED: Metric<Node> = rate(
     "demoted_pages_per_s",
     "DEMOTE/s",
-    "Pages of the node that reclaim moved to a slower tier (pgdemote_kswapd, _direct, _khugepaged and _proactive).",
+    "Pages of the node that reclaim demoted to a slower tier (pgdemote_kswapd, _direct, _khugepaged and _proactive).",
     |node, snapshot| pages(node, snapshot, |pages| pages.demoted),
 );
 
 pub const CANDIDATES: Metric<Node> = rate(
     "promote_candidates_per_s",
     "CAND/s",
-    "Pages of slower tiers found in use, which may come to the node before the rate limit \
-     (pgpromote_candidate).",
+    "Pages on slower tiers found in use: candidates for promotion to this node, before the rate limit applies (pgpromote_candidate).",
     |node, snapshot| pages(node, snapshot, |pages| pages.candidates),
 );
 
 pub const CONTAINER_PROMOTED: Metric<Container> = of_container(
     PROMOTED.id,
     PROMOTED.title,
-    "Pages of it and all below that NUMA balancing brought to a faster tier, between the last two readings of memory.stat.",
+    "Pages that NUMA balancing promoted to a faster tier, in this cgroup and those below it, between the last two readings of memory.stat.",
     promoted,
 );
 
 pub const CONTAINER_DEMOTED: Metric<Container> = of_container(
     DEMOTED.id,
     DEMOTED.title,
-    "Pages of it and all below that reclaim moved to a slower tier, between the last two readings of memory.stat.",
+    "Pages that reclaim demoted to a slower tier, in this cgroup and those below it, between the last two readings of memory.stat.",
     demoted,
 );
 
 pub const DEMOTION_ENABLED: HostMetric = HostMetric {
     id: "demotion_enabled",
     title: "DEMOTION",
-    help: "mm/numa/demotion_enabled: with 1, reclaim moves pages to a slower tier before it drops or swaps them.",
+    help: "mm/numa/demotion_enabled: with 1, reclaim demotes pages to a slower tier before it drops or swaps them.",
     value: |snapshot| switch(snapshot, DEMOTION),
     share_of_time: None,
     needs: &[Facility::MemoryTiers],
@@ -95,7 +95,7 @@ pub const PROMOTE_RATE_LIMIT: HostMetric = HostMetric {
 
 fn switch(snapshot: &Snapshot, name: &str) -> Reading<Value> {
     let value = snapshot.inputs.tier_switches.get(name).map(|value| Value::U64(**value));
-    value.ok_or_else(|| Missing::Unsupported("the kernel has no such switch".into()))
+    value.ok_or_else(|| Missing::Unsupported("the kernel has no such setting".into()))
 }
 
 fn no_hmat() -> Missing {
@@ -104,22 +104,22 @@ fn no_hmat() -> Missing {
 
 fn described<'s>(node: &Node, snapshot: &'s Snapshot) -> Reading<&'s NodeTier> {
     let described = snapshot.inputs.tiers.get(&NodeId(node.raw.id));
-    described.map(|tier| &**tier).ok_or_else(|| no("tiers were not read for this node"))
+    described.map(|tier| &**tier).ok_or_else(|| no("memory tiers were not read for this node"))
 }
 
 /// Pages per second of the interval.
 fn pages(node: &Node, snapshot: &Snapshot, of: fn(&TierPages) -> Option<u64>) -> Reading<Value> {
     if snapshot.inputs.tier_pages.is_empty() {
-        return Err(no("all memory is in one tier"));
+        return Err(no("the machine has only one memory tier"));
     }
     let total = snapshot
         .inputs
         .tier_pages
         .get(&NodeId(node.raw.id))
-        .ok_or_else(|| no("its vmstat cannot be read"))?;
-    of(total).ok_or_else(|| Missing::KernelTooOld("the kernel does not count them by node".into()))?;
+        .ok_or_else(|| no("the vmstat file of the node cannot be read"))?;
+    of(total).ok_or_else(|| Missing::KernelTooOld("the kernel does not count these pages by node".into()))?;
     snapshot.rate(0)?;
-    let back = || Missing::Lost("not counted before, or the count decreased".into());
+    let back = || Missing::Lost("the first reading, or the count decreased".into());
     snapshot.rate(node.counts.tier_pages.as_ref().and_then(of).ok_or_else(back)?).map(Value::F64)
 }
 
@@ -152,8 +152,8 @@ macro_rules! of_group {
         fn $name(row: &Container, _: &Snapshot) -> Reading<Value> {
             let delta = container::delta(row)?;
             let pages = delta.tier_pages.clone()?.$field;
-            let count =
-                pages.ok_or_else(|| Missing::KernelTooOld("memory.stat does not count them".into()))?;
+            let count = pages
+                .ok_or_else(|| Missing::KernelTooOld("memory.stat does not count these pages".into()))?;
             Ok(Value::F64(count as f64 * 1e9 / delta.interval_ns as f64))
         }
     };

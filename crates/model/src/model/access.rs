@@ -319,7 +319,7 @@ impl MemoryUse {
         let of_samples = self.lost.iter().filter(|(cause, _)| !is_other(cause));
         let lost: u64 = of_samples.map(|(_, count)| count).sum();
         if lost as f64 > LOST_MAX * (lost + self.of_all) as f64 {
-            return Err(Missing::Lost(format!("{lost} samples of {} were lost", lost + self.of_all)));
+            return Err(Missing::Lost(format!("{lost} of {} samples were lost", lost + self.of_all)));
         }
         Ok(())
     }
@@ -339,8 +339,7 @@ impl MemoryUse {
         if self.with_address * 2 < memory {
             let (gone, nowhere) = (self.gone, self.nowhere);
             return no(format!(
-                "less than half of its memory samples have an address: {gone} were overwritten, {nowhere} follow a \
-                 jump"
+                "less than half of its memory samples have an address: {gone} addresses were overwritten, {nowhere} samples follow a jump"
             ));
         }
         Ok(())

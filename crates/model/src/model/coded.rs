@@ -65,7 +65,7 @@ impl<'v> Out<'v> {
     /// Writes a text with its length.
     pub fn text(&mut self, text: &str) {
         if text.len() > MAX_TEXT {
-            self.beyond.get_or_insert(TooLarge("letters in a name"));
+            self.beyond.get_or_insert(TooLarge("bytes in a name"));
         }
         put_text(&mut self.bytes, text);
     }
@@ -267,7 +267,7 @@ impl Numbered {
     /// No text has this number, or memory runs out.
     pub fn read<'b>(input: &mut In<'b, '_>, number: u64) -> Result<&'b str, Malformed> {
         let text = usize::try_from(number).ok().and_then(|at| input.texts.get(at)).copied();
-        let text = text.ok_or(Malformed("a text is missing"))?;
+        let text = text.ok_or(Malformed("a string is missing"))?;
         input.room.take(1, text.len())?;
         Ok(text)
     }
@@ -464,7 +464,7 @@ impl Room {
     /// Too little is left.
     pub fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
         let left = self.0.checked_sub(count.saturating_mul(bytes));
-        self.0 = left.ok_or(Malformed("it would take more memory than its size allows"))?;
+        self.0 = left.ok_or(Malformed("decoding would take more memory than the size allows"))?;
         Ok(())
     }
 }

@@ -289,7 +289,7 @@ impl Event {
     /// # Errors
     /// The kernel names no such event.
     pub fn named(name: &str) -> Result<Event> {
-        names::find(name).with_context(|| format!("the kernel names no event '{name}'"))
+        names::find(name).with_context(|| format!("the kernel has no event '{name}'"))
     }
 
     /// The events of `list`, names separated by commas; `basic` is short for cycles and instructions.
@@ -309,7 +309,11 @@ impl Event {
             }
         }
         if events.len() > super::wire::SLOTS {
-            bail!("{} events, but only {} can be read at a context switch", events.len(), super::wire::SLOTS);
+            bail!(
+                "{} events were requested, but only {} can be read at a context switch",
+                events.len(),
+                super::wire::SLOTS
+            );
         }
         Ok(events)
     }

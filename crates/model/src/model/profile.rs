@@ -347,7 +347,7 @@ impl Profile {
     /// does.
     pub fn inapplicable(&self, machine: &MachineKey, boot_id: &str) -> Option<String> {
         if self.schema != SCHEMA {
-            return Some(format!("it has the unknown schema {}", self.schema));
+            return Some(format!("its schema {} is unknown", self.schema));
         }
         if let Some(difference) = self.machine.difference(machine) {
             return Some(difference);
@@ -355,9 +355,9 @@ impl Profile {
         let may_move = self.machine.hypervisor != Some(false);
         match may_move && self.boot_id != boot_id {
             true if self.machine.hypervisor == Some(true) => {
-                Some("it is from another boot of this virtual machine, which may have moved".into())
+                Some("the profile is from another boot of this virtual machine, which can have moved to another host".into())
             }
-            true => Some("it is from another boot, and this may be a virtual machine that moved".into()),
+            true => Some("the profile is from another boot, and this can be a virtual machine that moved to another host".into()),
             false => None,
         }
     }
@@ -367,21 +367,32 @@ impl MachineKey {
     /// The first difference between the measured machine (`self`) and `now`, in words.
     pub fn difference(&self, now: &MachineKey) -> Option<String> {
         if self.cpu != now.cpu {
-            return Some(format!("it is from {}; this machine is {}", named(&self.cpu), named(&now.cpu)));
+            return Some(format!(
+                "the profile is from {}; this machine is {}",
+                named(&self.cpu),
+                named(&now.cpu)
+            ));
         }
         if self.hypervisor != now.hypervisor {
-            return Some("one of the two machines is virtual, and the other is not".into());
+            return Some("one of the two machines is virtual, the other is not".into());
         }
         if self.nodes.len() != now.nodes.len() {
-            return Some(format!("it has {} nodes, this machine {}", self.nodes.len(), now.nodes.len()));
+            return Some(format!(
+                "the profile has {} nodes, this machine has {}",
+                self.nodes.len(),
+                now.nodes.len()
+            ));
         }
         for (then, now) in self.nodes.iter().zip(&now.nodes) {
             if then.node != now.node {
-                return Some(format!("it has node {} where this machine has node {}", then.node, now.node));
+                return Some(format!(
+                    "the profile has node {} where this machine has node {}",
+                    then.node, now.node
+                ));
             }
             if then.cpus != now.cpus {
                 let (then, now_has) = (list(&then.cpus), list(&now.cpus));
-                return Some(format!("node {} has CPUs {now_has}; measured were {then}", now.node));
+                return Some(format!("node {} has CPUs {now_has}; the profile has {then}", now.node));
             }
             if then.slit != now.slit {
                 return Some(format!("the firmware's distances of node {} have changed", now.node));
@@ -393,7 +404,7 @@ impl MachineKey {
             (self.caches == now.caches, "last-level caches"),
         ];
         let other = rest.iter().find(|(same, _)| !same);
-        other.map(|(_, what)| format!("the machine's {what} have changed since it was measured"))
+        other.map(|(_, what)| format!("the machine's {what} have changed since the measurement"))
     }
 }
 
@@ -512,11 +523,11 @@ mod tests {
         let told = |change: &dyn Fn(&mut MachineKey)| why(change).unwrap();
         assert!(told(&|now| now.cpu = "x".into()).contains("this machine is x"));
         assert!(told(&|now| now.hypervisor = Some(true)).contains("virtual"));
-        assert!(told(&|now| drop(now.nodes.pop())).contains("2 nodes, this machine 1"));
+        assert!(told(&|now| drop(now.nodes.pop())).contains("2 nodes, this machine has 1"));
         assert!(told(&|now| now.nodes[1].node = 1).contains("node 1"));
         assert_eq!(
             told(&|now| now.nodes[1].cpus = "24-51".into()),
-            "node 2 has CPUs 24-51; measured were 24-47"
+            "node 2 has CPUs 24-51; the profile has 24-47"
         );
         assert!(told(&|now| now.nodes[0].slit[1] = 20).contains("distances of node"));
         assert!(told(&|now| now.cores = 3).contains("cores"));

@@ -49,7 +49,7 @@ pub enum Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Missing::FirstInterval => f.write_str("needs a full interval"),
+            Missing::FirstInterval => f.write_str("a full interval is needed"),
             Missing::Unsupported(why)
             | Missing::NotPermitted(why)
             | Missing::KernelTooOld(why)
@@ -271,7 +271,7 @@ coded!(
 pub(super) fn is_part(part: &[u32], all: &[u32]) -> Result<(), Malformed> {
     let fits = |(node, pages): (usize, &u32)| all.get(node).is_some_and(|all| pages <= all);
     let fits = part.iter().enumerate().all(fits);
-    fits.then_some(()).ok_or(Malformed("a part of the pages of a process exceeds their total"))
+    fits.then_some(()).ok_or(Malformed("part of a process's pages exceeds their total"))
 }
 
 impl PagesByPolicy {
@@ -283,10 +283,10 @@ impl PagesByPolicy {
     pub fn explicit_pct(&self) -> Reading<(f64, f64)> {
         let all = pages(&self.by_node);
         if f64::from(self.unmatched) > UNMATCHED_MAX * (all + f64::from(self.unmatched)) {
-            return Err(Missing::Lost("its mappings changed while they were read".into()));
+            return Err(Missing::Lost("its mappings changed while they were being read".into()));
         }
         wilson_farther(pages(&self.explicit), all)
-            .ok_or_else(|| Missing::NotCollected("no page of it was found".into()))
+            .ok_or_else(|| Missing::NotCollected("none of its pages was found".into()))
     }
 }
 

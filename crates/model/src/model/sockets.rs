@@ -50,7 +50,7 @@ pub struct SocketSums {
     pub all: SocketUse,
     /// Bytes received whose softirq ran on a known CPU.
     pub known: u64,
-    /// Those of them whose softirq ran on another node than the reader.
+    /// Bytes of `known` whose softirq ran on another node than the reader.
     pub far: u64,
 }
 

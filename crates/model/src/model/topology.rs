@@ -319,17 +319,13 @@ fn hidden_nodes(topology: &Topology) -> Option<String> {
     }
     let cause = match topology.numa {
         NumaSupport::On => {
-            "the firmware hides NUMA (or the hypervisor, on a virtual machine): every access counts as local \
-             though it may cross sockets. To see the nodes, switch 'node interleaving' off, or 'NUMA' on, in \
-             the firmware set-up"
+            "the firmware (or the hypervisor, on a virtual machine) hides NUMA: every access counts as local, even across sockets. To see the nodes, switch 'node interleaving' off, or 'NUMA' on, in the firmware setup"
         }
         NumaSupport::SwitchedOff => {
-            "numa=off on the kernel command line hides NUMA: every access counts as local though it may \
-             cross sockets. To see the nodes, remove numa=off and reboot"
+            "numa=off on the kernel command line hides NUMA: every access counts as local, even across sockets. To see the nodes, remove numa=off and reboot"
         }
         NumaSupport::NotBuilt => {
-            "this kernel has no NUMA support: every access counts as local though it may cross sockets. To \
-             see the nodes, boot a kernel built with CONFIG_NUMA"
+            "this kernel has no NUMA support: every access counts as local, even across sockets. To see the nodes, boot a kernel built with CONFIG_NUMA"
         }
     };
     let plural = if nodes == 1 { "" } else { "s" };
@@ -338,9 +334,8 @@ fn hidden_nodes(topology: &Topology) -> Option<String> {
 
 fn cpus_without_node(topology: &Topology) -> Option<String> {
     let lost = format_cpulist(topology.online_cpus().filter(|cpu| cpu.node.is_none()).map(|cpu| cpu.id.0));
-    (!lost.is_empty()).then(|| {
-        format!("online CPUs {lost} are on no online node: their work is missing from the numbers of nodes")
-    })
+    (!lost.is_empty())
+        .then(|| format!("online CPUs {lost} are on no online node: numbers by node exclude their work"))
 }
 
 fn nodes_without_memory(topology: &Topology) -> Option<String> {
@@ -348,8 +343,7 @@ fn nodes_without_memory(topology: &Topology) -> Option<String> {
     let bare = format_cpulist(bare.map(|node| node.id.0));
     (!bare.is_empty()).then(|| {
         format!(
-            "no memory on node {bare}: all memory accesses of its CPUs are remote. Check which memory slots \
-             are filled"
+            "node {bare} has no memory: all memory accesses by its CPUs are remote. Check which memory slots are filled"
         )
     })
 }
@@ -360,8 +354,7 @@ fn unknown_caches(topology: &Topology) -> Option<String> {
     guessed.sort_unstable();
     (!guessed.is_empty()).then(|| {
         format!(
-            "sysfs describes no shared cache for CPUs {}: CPUs of one socket and node are taken to share \
-             their last-level cache, so the llc numbers are a guess",
+            "sysfs describes no shared cache for CPUs {}. numatop-ng assumes that CPUs of one socket and node share their last-level cache, so the llc numbers are a guess",
             format_cpulist(guessed)
         )
     })
@@ -379,7 +372,7 @@ fn mixed_caches(topology: &Topology) -> Option<String> {
     (levels.len() > 1).then(|| {
         let each: Vec<String> = levels.into_iter().map(of).collect();
         format!(
-            "the last-level caches are of different levels ({}): migrations between them are not comparable",
+            "the last-level caches are of different levels ({}): migrations between these caches are not comparable",
             each.join(", ")
         )
     })

@@ -164,7 +164,8 @@ impl Task {
     /// # Errors
     /// It did not run in the interval.
     pub fn run_pct_by_node(&self) -> Reading<Vec<(NodeId, f64)>> {
-        shares(&self.delta.run_ns).ok_or_else(|| Missing::NotCollected("did not run in this interval".into()))
+        shares(&self.delta.run_ns)
+            .ok_or_else(|| Missing::NotCollected("the task did not run in this interval".into()))
     }
 
     /// The node with the largest share of its on-CPU time: in the interval, or ever if it rested.

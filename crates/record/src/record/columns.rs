@@ -39,7 +39,7 @@ impl<R> Width<R> {
             Width::Of(_) => {
                 let cells = cells.numbers();
                 let width = cells.checked_div(count).filter(|width| width * count == cells);
-                width.ok_or(Malformed("a column has cells for a part of its rows"))
+                width.ok_or(Malformed("a column has cells for only some of its rows"))
             }
         }
     }
@@ -121,7 +121,7 @@ impl<R> Layout<R> {
         let mut without = Vec::new();
         for column in known.iter().filter(|column| !recorded.iter().any(|info| info.name == column.name)) {
             let Some(facility) = column.added_for else {
-                return Err(format!("it has no column {}", column.name));
+                return Err(format!("the table has no column {}", column.name));
             };
             without.push(facility);
         }
@@ -130,7 +130,7 @@ impl<R> Layout<R> {
             if known.iter().any(|column| column.name == info.name)
                 && recorded[..at].iter().any(|other| other.name == info.name)
             {
-                return Err(format!("it has the column {} twice", info.name));
+                return Err(format!("the table has the column {} twice", info.name));
             }
         }
         let find = |info: &ColumnInfo| known.iter().find(|column| column.name == info.name);
@@ -262,7 +262,7 @@ impl<'a, R: Row> Cells<'a, R> {
             self.read_block()?;
         }
         if self.counts.is_empty() {
-            return Err(Malformed("it has fewer rows"));
+            return Err(Malformed("a column has too few rows"));
         }
         self.at += 1;
         Ok(())
@@ -327,7 +327,7 @@ impl<'a, R: Row> Cells<'a, R> {
             match (part.column.set)(row, at, undo_difference(coded, (part.column.get)(from, at))) {
                 Some(0) => Ok(()),
                 Some(took) => room.take(1, took),
-                None => Err(Malformed("a value is impossible")),
+                None => Err(Malformed("a value is out of range")),
             }
         };
         let part_of = |place: u32| &self.parts[(place / PLACES) as usize];
@@ -459,6 +459,6 @@ mod tests {
     fn a_column_that_all_recordings_have_must_be_there() {
         let (mut recorded, _) = written(&NEW);
         recorded.remove(1);
-        assert_eq!(Layout::of(&recorded, &NEW).err().unwrap(), "it has no column numa_hit");
+        assert_eq!(Layout::of(&recorded, &NEW).err().unwrap(), "the table has no column numa_hit");
     }
 }

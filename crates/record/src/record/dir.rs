@@ -76,7 +76,7 @@ impl Dir {
         }
         if mode & 0o022 != 0 {
             bail!(
-                "other users can write to {} (mode {:04o}): chmod go-w it, or choose another",
+                "other users can write to {} (mode {:04o}): run chmod go-w on the directory, or choose another",
                 path.display(),
                 mode & 0o7777
             );
@@ -114,7 +114,7 @@ impl Dir {
     /// # Errors
     /// It cannot be made.
     pub fn make(path: &Path) -> Result<()> {
-        let making = || format!("making the directory {}", path.display());
+        let making = || format!("creating the directory {}", path.display());
         let Some(name) = path.file_name().filter(|_| !path.is_dir()) else { return Ok(()) };
         let parent = Dir::for_file(path.parent().unwrap_or(Path::new("."))).with_context(making)?;
         let _identity = parent.folder.identity();
@@ -284,7 +284,7 @@ pub fn is_locked(file: &File) -> bool {
 /// The name, which names nothing in another directory.
 fn plain(name: &Path) -> io::Result<&Path> {
     if name.as_os_str().as_bytes().contains(&b'/') {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file name with a slash"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file name contains a slash"));
     }
     Ok(name)
 }
@@ -324,7 +324,7 @@ impl Files {
             Dir::make(path)?;
             return Ok(Files::Ring { dir: Dir::for_ring(path)? });
         }
-        let name = path.file_name().with_context(|| format!("{} names no file", path.display()))?;
+        let name = path.file_name().with_context(|| format!("{} does not name a file", path.display()))?;
         if path.symlink_metadata().is_ok() {
             bail!(
                 "{} exists, and recordings are never overwritten: choose another name, or a directory",
@@ -368,7 +368,7 @@ impl Files {
                 }
             }
         }
-        bail!("all names for the next file exist already")
+        bail!("every name for the next file is already in use")
     }
 
     /// A ring counts within the second; a single file keeps its own name for the first.

@@ -187,14 +187,14 @@ impl Head {
         let topology = &self.host.topology;
         if self.format > FORMAT {
             return Err(format!(
-                "format {} is newer than this program, which knows up to {FORMAT}: use numatop-ng {} or later",
+                "format {} is newer than this program, which supports formats up to {FORMAT}: use numatop-ng {} or later",
                 self.format,
                 crate::text::clean_str(&self.writer)
             ));
         }
         let (nodes, cpus) = (topology.possible_nodes as usize, topology.possible_cpus as usize);
         if nodes > MAX_NODES || cpus > MAX_CPUS {
-            return Err(format!("a machine of {cpus} CPUs and {nodes} nodes is not possible"));
+            return Err(format!("the recording states {cpus} CPUs and {nodes} nodes, which is not possible"));
         }
         let ascending = topology.nodes.windows(2).all(|pair| pair[0].id < pair[1].id)
             && topology.cpus.windows(2).all(|pair| pair[0].id < pair[1].id);
@@ -210,7 +210,7 @@ impl Head {
             && topology.cpus.last().is_none_or(|cpu| cpu.id.index() < cpus)
             && topology.cpus.iter().all(|cpu| known(cpu.node));
         if !ascending || !in_range || topology.nodes.is_empty() {
-            return Err("its description of the machine contradicts itself".into());
+            return Err("the description of the recorded machine contradicts itself".into());
         }
         Ok(())
     }
@@ -233,8 +233,8 @@ pub(super) fn check(sample: &Sample) -> Result<(), TooLarge> {
     for (within, what) in [
         (most <= MAX_ROWS, "tasks"),
         (width <= MAX_NODES && sample.nodes.len() <= MAX_NODES, "nodes"),
-        (most.saturating_mul(width) <= MAX_CELLS, "tasks times nodes"),
-        (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "tasks times nodes"),
+        (most.saturating_mul(width) <= MAX_CELLS, "rows of tasks by node"),
+        (times.saturating_mul(size_of::<u64>()) <= MAX_NODE_TIMES, "rows of tasks by node"),
         (sample.cpus.len() <= MAX_CPUS, "CPUs"),
     ] {
         if !within {

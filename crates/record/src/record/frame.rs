@@ -149,10 +149,10 @@ impl Opener {
         buffer: &mut Vec<u8>,
     ) -> Result<(), &'static str> {
         if !head.is_whole(stored) {
-            return Err("its checksum is wrong");
+            return Err("the frame's checksum is wrong");
         }
         if head.raw as usize > raw_limit(stored.len()) {
-            return Err("it would become too large");
+            return Err("the frame would become too large");
         }
         buffer.clear();
         if !head.compressed {
@@ -163,11 +163,13 @@ impl Opener {
         buffer.resize(head.raw as usize, 0);
         let zstd = match &mut self.0 {
             Some(zstd) => zstd,
-            none => none.insert(zstd::bulk::Decompressor::new().map_err(|_| "zstd could not be set up")?),
+            none => {
+                none.insert(zstd::bulk::Decompressor::new().map_err(|_| "zstd could not be initialised")?)
+            }
         };
         match zstd.decompress_to_buffer(stored, &mut buffer[..]) {
             Ok(len) if len == head.raw as usize => Ok(()),
-            _ => Err("it cannot be decompressed"),
+            _ => Err("the frame cannot be decompressed"),
         }
     }
 }
@@ -383,7 +385,7 @@ mod tests {
         let (len, raw, payload_crc) = (stored.len() as u32, zeros.len() as u32, crc32fast::hash(&stored));
         let read = FrameHead { compressed: true, stored: len, raw, payload_crc, ..head() };
         let mut buffer = Vec::new();
-        assert_eq!(read.open(&stored, &mut buffer), Err("it would become too large"));
+        assert_eq!(read.open(&stored, &mut buffer), Err("the frame would become too large"));
         assert_eq!(buffer.capacity(), 0);
         // A writer makes it long enough.
         let mut frame = Vec::new();

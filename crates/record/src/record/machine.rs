@@ -64,7 +64,11 @@ pub(super) fn decode(
 }
 
 fn switch(number: u64) -> Result<Option<u32>, Malformed> {
-    number.checked_sub(1).map(u32::try_from).transpose().map_err(|_| Malformed("a switch is impossible"))
+    number
+        .checked_sub(1)
+        .map(u32::try_from)
+        .transpose()
+        .map_err(|_| Malformed("the value of a setting is out of range"))
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ pub(super) fn decode(input: &mut In<'_, '_>) -> Result<Option<MemoryUses>, Malfo
     let mut last = 0;
     for _ in 0..input.count(MAX_ROWS)? {
         last = undo_difference(input.number()?, last);
-        let pid = u32::try_from(last).map_err(|_| Malformed("a process is impossible"))?;
+        let pid = u32::try_from(last).map_err(|_| Malformed("the data of a process are invalid"))?;
         let start_ns = input.number()?;
         let left = input.bytes.0.len();
         let len = input.count(left)?;

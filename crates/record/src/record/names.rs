@@ -137,9 +137,9 @@ pub(super) fn get_entries<T: Entry>(
 
 fn entry<T: Entry>(input: &mut In<'_, '_>) -> Result<Arc<T>, Malformed> {
     let entry: T = serde_json::from_str(input.text(MAX_TEXT)?)
-        .map_err(|_| Malformed("its data about a cgroup cannot be parsed"))?;
+        .map_err(|_| Malformed("the data of a cgroup cannot be parsed"))?;
     if !entry.texts().into_iter().all(|text| is_clean(text)) {
-        return Err(Malformed("its data about a cgroup cannot be encoded"));
+        return Err(Malformed("the data of a cgroup cannot be encoded"));
     }
     Ok(Arc::new(entry))
 }

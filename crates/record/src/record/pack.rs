@@ -147,7 +147,7 @@ impl Unpacker {
             layouts: Layouts::own(),
             key: Sample::default(),
             known: KnownRows::default(),
-            zstd: Decompressor::new().map_err(|_| Malformed("zstd could not be set up"))?,
+            zstd: Decompressor::new().map_err(|_| Malformed("zstd could not be initialised"))?,
             raw: Vec::new(),
         };
         opened.key = opened.read(pack, 0, None)?;
@@ -167,10 +167,10 @@ impl Unpacker {
     }
 
     fn read(&mut self, pack: &Pack, at: usize, key: Option<&Sample>) -> Result<Sample, Malformed> {
-        let packed = pack.samples.get(at).ok_or(Malformed("the pack has not so many samples"))?;
+        let packed = pack.samples.get(at).ok_or(Malformed("the pack has fewer samples than stated"))?;
         self.raw.resize(packed.raw, 0);
         let decompressed = self.zstd.decompress_to_buffer(&packed.stored[..], &mut self.raw);
-        decompressed.map_err(|_| Malformed("it cannot be decompressed"))?;
+        decompressed.map_err(|_| Malformed("the frame cannot be decompressed"))?;
         let (bytes, room) = (&self.raw, Room::endless());
         if self.rows == Rows::NoTasks {
             return payload::decode_without_tasks(bytes, &self.layouts, key, room);

@@ -199,7 +199,7 @@ impl<'a> Sections<'a> {
     fn check_key(&self, id: u32) -> Result<(), Malformed> {
         match self.get(KEY_ID).map_or(&[][..], |bytes| bytes.0) {
             bytes if bytes.is_empty() || bytes == id.to_le_bytes() => Ok(()),
-            _ => Err(Malformed("another keyframe is where its own should be")),
+            _ => Err(Malformed("a different keyframe is in place of its own")),
         }
     }
 }
@@ -252,7 +252,7 @@ impl Latest {
             }
             before = Arc::new(cells.make(bases[i].map(|at| &*key[at]), &before, room)?);
             if before.serial != *serial {
-                return Err(Malformed("a row does not match its id"));
+                return Err(Malformed("the data of a row do not match its id"));
             }
             if news[i] {
                 found.push((*serial, Some(Arc::clone(&before))));

@@ -72,7 +72,7 @@ pub(super) fn get_part<T: Coded>(
         let part = T::get(input)?;
         let entry = Arc::make_mut(entries).get_mut(&last).map(Arc::make_mut);
         let is_set = entry.and_then(|entry| set(entry, part));
-        is_set.ok_or(Malformed("a part of a placement is of a process without it"))?;
+        is_set.ok_or(Malformed("a part of a placement belongs to a process without placement"))?;
     }
     Ok(())
 }
@@ -117,7 +117,8 @@ mod tests {
             PagesFound { space_bytes: 1 << 40, asked: 1024, by_node: vec![0, 1000], error_hundredths: 37 };
         let same = entry(1, Ok(found.clone()));
         let key = entries([(1, Arc::clone(&same)), (2, entry(1, Ok(found.clone()))), (3, same.clone())]);
-        let why = Missing::NotPermitted("reading its maps: Permission denied (os error 13)".into());
+        let why =
+            Missing::NotPermitted("reading maps of the process: Permission denied (os error 13)".into());
         let now = entries([(1, same), (2, entry(9, Err(why))), (70_000, entry(9, Ok(found)))]);
         let mut out = Out::default();
         put(&mut out, Some(&key), &now);

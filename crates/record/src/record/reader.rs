@@ -217,7 +217,9 @@ impl Reader {
     /// The head that `frame` names; no other head may be in between.
     fn head_of(&mut self, frame: &FrameHead, at: u64) -> Result<Arc<HeadInForce>> {
         match &self.head {
-            Some((last, _)) if *last > frame.base && *last < at => bail!("another head is in between"),
+            Some((last, _)) if *last > frame.base && *last < at => {
+                bail!("another head lies between the frame and its head")
+            }
             _ => self.head_at(frame.base),
         }
     }
@@ -227,7 +229,9 @@ impl Reader {
         let at = delta.head.base;
         match &self.key {
             Some((last, key)) if *last == at => return key.clone().with_context(|| needed_is_damaged(at)),
-            Some((last, _)) if *last > at && *last < delta.at => bail!("another keyframe is in between"),
+            Some((last, _)) if *last > at && *last < delta.at => {
+                bail!("another keyframe lies between the sample and its keyframe")
+            }
             _ => {}
         }
         let read = self.read_key(at, delta);
@@ -359,7 +363,7 @@ impl Reader {
             let anchor = (listed.tick - 1) / ANCHOR_EVERY * ANCHOR_EVERY;
             let tick = listed.builds_on().max(anchor);
             let at = (tick - base.tick - 1) as usize;
-            let link = *between.get(at).filter(|_| tick < listed.tick).context("some are missing")?;
+            let link = *between.get(at).filter(|_| tick < listed.tick).context("some frames are missing")?;
             self.frames.payload(link)?;
             let raw = &self.frames.raw;
             let room = Room::new(link.head.stored as usize, raw.len())?;
@@ -411,5 +415,5 @@ impl Reader {
 }
 
 fn needed_is_damaged(at: u64) -> String {
-    format!("the frame at byte {at}, which it needs, is damaged")
+    format!("the sample needs the frame at byte {at}, which is damaged")
 }

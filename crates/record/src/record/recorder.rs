@@ -321,7 +321,7 @@ impl Recorder {
         // The new file first: if it cannot be made, the old one continues to be used.
         let (file, name) = self.files.create(wall_ns, self.begun == 0)?;
         let id = crc32fast::hash(format!("{} {}", self.session, self.begun).as_bytes());
-        let writer = Writer::new(file, id).context("setting up zstd")?;
+        let writer = Writer::new(file, id).context("initialising zstd")?;
         let old = self.current.replace(Current { writer, name, hour, host: None, samples: 0 });
         self.begun += 1;
         self.rotate = false;

@@ -80,7 +80,7 @@ fn ascending(input: &mut Bytes<'_>) -> Result<Vec<u64>, Malformed> {
             Some(_) => None,
             None => Some(more),
         };
-        serials.push(serial.ok_or(Malformed("serials are not in order"))?);
+        serials.push(serial.ok_or(Malformed("serial numbers are not in order"))?);
     }
     Ok(serials)
 }
@@ -171,7 +171,7 @@ pub(super) fn decode(
         input.finish()?;
         return Ok((rows.into_iter().map(Arc::new).collect(), 0));
     }
-    let state = state.ok_or(Malformed("its keyframe is missing"))?;
+    let state = state.ok_or(Malformed("the keyframe of the sample is missing"))?;
     let listed = Listed::after(tick, &mut input)?;
     if state.tick >= tick || state.tick < listed.builds_on() {
         return Err(Malformed("earlier samples are missing"));
@@ -198,7 +198,7 @@ pub(super) fn decode(
         let mut row = Arc::new(TaskRaw::clone(from));
         cells.change(Arc::make_mut(&mut row), from, base.is_none(), room)?;
         if row.serial != *serial {
-            return Err(Malformed("a row does not match its id"));
+            return Err(Malformed("the data of a row do not match its id"));
         }
         if let Some(place) = place {
             known.note(place, cells.differs(), &row);
@@ -216,7 +216,7 @@ pub(super) fn decode(
 /// # Errors
 /// No sample has more tasks than this.
 pub(super) fn check_count(tasks: usize) -> Result<(), Malformed> {
-    if tasks > MAX_ROWS { Err(Malformed("more tasks than the format allows")) } else { Ok(()) }
+    if tasks > MAX_ROWS { Err(Malformed("the sample has more tasks than the format allows")) } else { Ok(()) }
 }
 
 /// The tasks that a delta has something about.
@@ -237,7 +237,7 @@ impl Listed {
     /// The bytes are not rows, or those of a keyframe.
     pub(super) fn read(input: &mut Bytes<'_>) -> Result<Listed, Malformed> {
         match input.count(KEY_EVERY as usize)? as u32 {
-            0 => Err(Malformed("it is a keyframe")),
+            0 => Err(Malformed("the sample is a keyframe")),
             tick => Listed::after(tick, input),
         }
     }

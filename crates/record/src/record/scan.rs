@@ -212,10 +212,10 @@ impl Scan {
     /// # Errors
     /// The file cannot be read, or ends inside it.
     pub(super) fn stored(&self, frame: Frame, stored: &mut Vec<u8>) -> Result<()> {
-        debug_assert!(frame.head.stored as usize <= MAX_PAYLOAD, "heads with more are not parsed");
+        debug_assert!(frame.head.stored as usize <= MAX_PAYLOAD, "further heads are not parsed");
         stored.resize(frame.head.stored as usize, 0);
         if !self.read_exact(stored, frame.at + HEAD_LEN as u64)? {
-            bail!("the file ends inside it");
+            bail!("the file ends inside the frame");
         }
         Ok(())
     }
@@ -282,9 +282,9 @@ impl Frames {
                 }
                 Found::Damaged { next } => next,
                 Found::End { .. } if others => {
-                    bail!("all copies of the head are damaged: it cannot be read")
+                    bail!("the recording cannot be read: all copies of its head are damaged")
                 }
-                Found::End { .. } => bail!("there is no recording in it"),
+                Found::End { .. } => bail!("the file contains no recording"),
             }
         }
     }
@@ -321,7 +321,7 @@ impl Frames {
             bail!(is_damaged(frame));
         }
         let copy = frame::copy_of(at, &self.stored).filter(|(head, _)| head.kind == FrameKind::Key);
-        let (head, stored) = copy.context("it has no copy of the keyframe")?;
+        let (head, stored) = copy.context("the file has no copy of the keyframe")?;
         self.opener.open(&head, stored, &mut self.raw).map_err(anyhow::Error::msg)?;
         Ok(head)
     }

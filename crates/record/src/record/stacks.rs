@@ -117,7 +117,7 @@ pub(super) fn decode(input: &mut In<'_, '_>) -> Result<Option<StackBatch>, Malfo
             Frame::Address(address) => CodePlace::Address(Coded::get(input)?, address),
         };
         let function = functions.get(input.count(MAX_NAMES)?);
-        let function = function.ok_or(Malformed("a place refers to a missing function"))?;
+        let function = function.ok_or(Malformed("a stack frame refers to a missing function"))?;
         input.room.take(1, of_named(function))?;
         Ok((place, Arc::clone(function)))
     })?;
@@ -142,10 +142,10 @@ fn address(input: &mut In<'_, '_>, files: &[BuildId], last: &mut u64) -> Result<
         (KERNEL, None) => Ok(Frame::Kernel(address)),
         (ADDRESS, None) => Ok(Frame::Address(address)),
         (FILE, Some(file)) => {
-            let id = files.get(file).ok_or(Malformed("a frame refers to a missing file"))?;
+            let id = files.get(file).ok_or(Malformed("a stack frame refers to a missing file"))?;
             Ok(Frame::File(*id, address))
         }
-        _ => Err(Malformed("a frame is neither in the kernel nor in a file nor in a process")),
+        _ => Err(Malformed("a stack frame is neither in the kernel nor in a file nor in a process")),
     }
 }
 

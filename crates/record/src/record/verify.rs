@@ -213,7 +213,7 @@ impl Walk {
         let read = if seq >= self.next_seq || is_copy {
             self.read(frame)
         } else {
-            Err("its number occurs earlier in the file".into())
+            Err("its sequence number occurs earlier in the file".into())
         };
         match read {
             Ok(()) if is_copy => self.report.parts.copies += frame.head.len(),
@@ -280,22 +280,25 @@ impl fmt::Display for Report {
             writeln!(f, "  and {} more", count((self.flaws.len() - DESCRIBED) as u64, "stretch"))?;
         }
         if self.lost_frames > 0 {
-            writeln!(f, "  lost: the content of {}", count(self.lost_frames, "frame"))?;
+            writeln!(f, "  lost: the data of {}", count(self.lost_frames, "frame"))?;
         } else if self.parts.damaged > 0 {
-            writeln!(f, "  lost: nothing, other copies are intact")?;
+            writeln!(f, "  lost: nothing, because other copies are intact")?;
         }
         if !self.is_intact() {
-            writeln!(f, "  in all, bytes: {}", self.parts)?;
+            writeln!(f, "  total size in bytes: {}", self.parts)?;
         }
         match (self.end, self.being_written) {
-            (_, true) => writeln!(f, "  it is being written"),
+            (_, true) => writeln!(f, "  the file is being written"),
             (Some(End::Stopped), _) => writeln!(f, "  ended normally"),
-            (Some(End::Rotated), _) => writeln!(f, "  continues in another file"),
+            (Some(End::Rotated), _) => writeln!(f, "  the recording continues in another file"),
             (None, _) if self.parts.torn > 0 => {
-                writeln!(f, "  it ends with {} of an unfinished frame", count(self.parts.torn, "byte"))
+                writeln!(f, "  the file ends with {} of an unfinished frame", count(self.parts.torn, "byte"))
             }
             (None, _) => {
-                writeln!(f, "  the recorder did not finish it: it was killed, or the machine stopped")
+                writeln!(
+                    f,
+                    "  the recording was not finished: the recorder was killed, or the machine stopped"
+                )
             }
         }
     }
@@ -313,15 +316,14 @@ impl fmt::Display for Flaw {
                     count(*frames, "frame")
                 )
             }
-            What::Foreign => write!(f, "of another recording: bytes {start} to {end}"),
+            What::Foreign => write!(f, "part of another recording: bytes {start} to {end}"),
             What::Behind { recording: true } => write!(
                 f,
-                "after its end: bytes {start} to {end}, which begin like another recording; to extract it: tail -c \
-                 +{}",
+                "after the end of the recording: bytes {start} to {end}, which begin like another recording; to extract them: tail -c +{}",
                 start + 1
             ),
             What::Behind { recording: false } => {
-                write!(f, "after its end: bytes {start} to {end}, not part of it")
+                write!(f, "after the end of the recording: bytes {start} to {end}, not part of it")
             }
         }
     }
@@ -334,8 +336,8 @@ impl fmt::Display for Parts {
             (self.copies, "copies"),
             (self.orphaned, "intact but not readable"),
             (self.damaged, "damaged"),
-            (self.foreign, "of another recording"),
-            (self.behind, "after its end"),
+            (self.foreign, "part of another recording"),
+            (self.behind, "after the end of the recording"),
             (self.torn, "unfinished"),
         ];
         let parts =

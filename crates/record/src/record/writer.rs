@@ -30,7 +30,7 @@ pub enum WriteError {
     #[error("{0}")]
     NotWritten(io::Error),
     /// A torn frame could not be taken back: nothing may be written after it.
-    #[error("{write}, and the part already written cannot be removed: {undo}")]
+    #[error("{write}, and the part that was already written cannot be removed: {undo}")]
     Damaged { write: io::Error, undo: io::Error },
     #[error("{0}")]
     TooLarge(#[from] TooLarge),

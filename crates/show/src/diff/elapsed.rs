@@ -72,7 +72,7 @@ impl Elapsed {
             format!("; main cause: {name} {} → {} ({})", number(*a), number(*b), change(*a, *b))
         });
         let [a, b] = [self.a_s, self.b_s].map(|s| format!("{s:.3} s"));
-        format!("elapsed {a} (A), {b} (B), {}{}", change(self.a_s, self.b_s), cause.unwrap_or_default())
+        format!("elapsed time {a} (A), {b} (B), {}{}", change(self.a_s, self.b_s), cause.unwrap_or_default())
     }
 
     /// The object in JSON.
@@ -125,7 +125,7 @@ mod tests {
         let before = run(10.0, 20.0, Some([40e9, 50e9]));
         // The same instructions in fewer cycles.
         let elapsed = Elapsed::of(&[before], &[run(8.0, 16.0, Some([40e9, 40e9]))]).unwrap();
-        let words = "elapsed 10.000 s (A), 8.000 s (B), -20.0 %; main cause: IPC 0.80 → 1.00 (+25.0 %)";
+        let words = "elapsed time 10.000 s (A), 8.000 s (B), -20.0 %; main cause: IPC 0.80 → 1.00 (+25.0 %)";
         assert_eq!(elapsed.words(), words);
         // The same CPU time on fewer CPUs; the second side counts nothing.
         let elapsed = Elapsed::of(&[before], &[run(20.0, 20.0, None)]).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     fn runs_of_a_side_are_averaged_and_no_change_has_no_cause() {
         let [short, long] = [9.0, 11.0].map(|elapsed| run(elapsed, elapsed, None));
         let elapsed = Elapsed::of(&[short, long], &[run(10.0, 10.0, None)]).unwrap();
-        assert_eq!(elapsed.words(), "elapsed 10.000 s (A), 10.000 s (B), 0.0 %");
+        assert_eq!(elapsed.words(), "elapsed time 10.000 s (A), 10.000 s (B), 0.0 %");
         assert!(Elapsed::of(&[], &[short]).is_none());
     }
 }

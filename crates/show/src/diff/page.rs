@@ -84,22 +84,22 @@ fn summary(view: &View<'_>) -> Markup {
             @if !view.warnings.is_empty() {
                 p.caveat {
                     @for (at, warning) in view.warnings.iter().enumerate() { @if at > 0 { "; " } (warning) }
-                    ". " a href="#missing" { "All of it" }
+                    ". " a href="#missing" { "All warnings" }
                 }
             }
         }
         (told(diff, Verdict::Worse))
         (told(diff, Verdict::Better))
         p.muted {
-            "A value is a quotient of sums over all intervals. A bar is the 95 % interval of the change, "
+            "Each value is a sum over all intervals divided by another. A bar is the 95 % interval of the change, "
             @if diff.rows.iter().any(|row| row.cliff.is_some()) {
                 "corrected for correlation between neighbouring intervals; "
-            } @else { "with each recording as one observation; " }
-            "the mark in it is the change itself; grey is ± " (pct) " %. Better, worse and changed keep the false discovery rate below 5 % over all "
+            } @else { "and counts each recording as one observation; " }
+            "the mark in the bar is the change itself; grey is ± " (pct) " %. The verdicts better, worse and changed keep the false discovery rate below 5 % over all "
             (plural(diff.rows.len(), "comparison")) "."
         }
         @if same > 0 {
-            p { label { input type="checkbox" id="all-rows" checked[view.all]; " Show " (plural(same, "comparison")) " that came out the same" } }
+            p { label { input type="checkbox" id="all-rows" checked[view.all]; " Show " (plural(same, "comparison")) " with the verdict same" } }
         }
     }
 }
@@ -137,7 +137,7 @@ fn parts(view: &View<'_>) -> Vec<Part> {
         Some(Part::new(id, title, content))
     };
     let mut parts: Vec<Part> = kinds.into_iter().filter_map(of_kind).collect();
-    parts.push(Part::new("missing", "What is missing", missing(view, view.diff.rows.len() - shown.len())));
+    parts.push(Part::new("missing", "Missing data", missing(view, view.diff.rows.len() - shown.len())));
     parts.push(Part::new("metrics", "Metrics", metrics(view.diff)));
     parts
 }
@@ -291,7 +291,7 @@ fn missing(view: &View<'_>, left_out: usize) -> Markup {
                 tbody { @for (metric, why) in &diff.not_compared { tr { td { code { (metric) } } td { (why) } } } }
             }
         }
-        @if diff.zeros > 0 { p.muted { (plural(diff.zeros, "comparison")) " of rows that are 0 on both sides are left out." } }
+        @if diff.zeros > 0 { p.muted { (plural(diff.zeros, "comparison")) " of rows that are 0 on both sides are not shown" } }
         @if left_out > 0 { p.muted { (plural(left_out, "more comparison")) " in the JSON form (--format json)." } }
     }
 }

@@ -154,8 +154,8 @@ pub(super) fn verdict(row: &DiffRow) -> String {
     let [a, b] = row.intervals;
     let has = a.min(b);
     let needs = |times: f64| match (has as f64 * times).ceil() {
-        needed if times <= 1000.0 => format!("needs {needed:.0} intervals, has {has}"),
-        _ => "no recording is long enough".into(),
+        needed if times <= 1000.0 => format!("{needed:.0} intervals are needed, but there are {has}"),
+        _ => "no recording would be long enough".into(),
     };
     match row.verdict {
         Verdict::TooShort { times } => format!("too short: {}", needs(times)),
@@ -172,8 +172,8 @@ pub(super) fn too_short(diff: &Diff, [a, b]: [usize; 2]) -> Option<String> {
     let has = format!("A has {}, B has {b}; {LEAST_INTERVALS} are needed", plural(a, "interval"));
     match (short, diff.rows.iter().any(decided)) {
         (0, _) => None,
-        (_, false) => Some(format!("too short: {has} (--all for numbers)")),
-        (short, true) => Some(format!("{} too short (--all for numbers)", plural(short, "comparison"))),
+        (_, false) => Some(format!("too short: {has} (--all shows numbers)")),
+        (short, true) => Some(format!("{} too short (--all shows numbers)", plural(short, "comparison"))),
     }
 }
 

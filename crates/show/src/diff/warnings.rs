@@ -73,12 +73,11 @@ pub fn warnings(a: &[Side], b: &[Side], of_a: &[Circumstances], of_b: &[Circumst
         said.push(format!("different intervals: {} (A), {} (B)", seconds(0), seconds(1)));
     }
     for (name, sides) in [("A", a), ("B", b)] {
-        said.extend(sides.iter().filter_map(drift).map(|what| format!("{name} drifts by itself: {what}")));
+        said.extend(sides.iter().filter_map(drift).map(|what| format!("{name} changes over time: {what}")));
     }
     if a.len() < RECORDINGS || b.len() < RECORDINGS {
         said.push(format!(
-            "intervals within one run do not show how runs differ: record {RECORDINGS} runs per side (--before, \
-             --after)"
+            "intervals within one run do not show how runs differ: record {RECORDINGS} runs per side (--before, --after)"
         ));
     }
     said
@@ -101,6 +100,6 @@ fn drift(side: &Side) -> Option<String> {
     let sure = halves.p < DRIFT && halves.a.effective.min(halves.b.effective) >= LEAST_EFFECTIVE;
     sure.then(|| {
         let (a, b) = (halves.a.value, halves.b.value);
-        format!("CPU time was {a:.0} % in its first half and {b:.0} % in its second")
+        format!("CPU time was {a:.0} % in the first half and {b:.0} % in the second")
     })
 }

@@ -80,7 +80,7 @@ pub fn object(sampled: &SampledUse, nodes: usize, why: Why<'_>) -> Json {
             }
         }
         None => {
-            let why = why.no_event.map_or("no PMU event is sampled".into(), Missing::to_string);
+            let why = why.no_event.map_or("no PMU event samples accesses".into(), Missing::to_string);
             object["missing"][CONTENDED_LINES] = json!(why);
         }
     }

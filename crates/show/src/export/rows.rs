@@ -190,8 +190,8 @@ impl Rows for PlaceSelection {
         let topology = &host.topology;
         Some(match self.kind {
             SetKind::Socket if topology.sockets < 2 => "the machine has one socket",
-            SetKind::Socket => "the sockets are the nodes here",
-            SetKind::Llc => topology.no_llcs().unwrap_or("the L3 domains are the nodes here"),
+            SetKind::Socket => "the sockets are the nodes on this machine",
+            SetKind::Llc => topology.no_llcs().unwrap_or("the L3 domains are the nodes on this machine"),
         })
     }
 

@@ -68,13 +68,9 @@ fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
             [("kernel", &facts.kernel), ("cpu_model", &facts.cpu_model), ("arch", &facts.arch)],
             1.0,
         )]),
-        Family::counter("numatop_intervals", "Intervals that were measured.").of(ledger.intervals as f64),
-        Family::gauge("numatop_sample_duration_seconds", "Time that the last sample took.").of(snapshot
-            .own
-            .raw
-            .sample_ns
-            as f64
-            * NS),
+        Family::counter("numatop_intervals", "Number of measured intervals.").of(ledger.intervals as f64),
+        Family::gauge("numatop_sample_duration_seconds", "Time that taking the last sample took.")
+            .of(snapshot.own.raw.sample_ns as f64 * NS),
         Family::gauge("numatop_last_sample_timestamp_seconds", "Unix time of the last sample.")
             .of(snapshot.wall_ns as f64 * NS),
         Family::counter("numatop_lost", "Events that were lost, by cause; see docs/numbers.md.").with(lost),
@@ -162,12 +158,12 @@ fn pairs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         })
     });
     vec![
-        Family::gauge("numatop_node_distance", "Distance stated by the firmware (SLIT).").with(distances),
-        Family::counter("numatop_access_cpu_seconds", "CPU time by node of the CPU and node of the memory.")
+        Family::gauge("numatop_node_distance", "Distance according to the firmware (SLIT).").with(distances),
+        Family::counter("numatop_access_cpu_seconds", "CPU time, by node of the CPU and node of the memory.")
             .with(series(&ledger.accesses_s, ["cpu_node", "memory_node"])),
         Family::counter("numatop_task_migrations", "Moves of tasks between nodes.")
             .with(series(&ledger.task_moves, ["from", "to"])),
-        Family::counter("numatop_pages_migrated", "Pages that were moved between nodes.")
+        Family::counter("numatop_pages_migrated", "Pages moved between nodes.")
             .with(series(&ledger.page_moves, ["from", "to"])),
     ]
 }
@@ -247,12 +243,12 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families.push(
         Family::counter(
             "numatop_container_throttled_seconds",
-            "Time throttled by its quota, since its creation.",
+            "Time throttled by its CPU quota, since its creation.",
         )
         .with(throttled),
     );
     families.extend(asked_events(
-        Family::counter("numatop_container_events", "Events of its tasks, as chosen by --events."),
+        Family::counter("numatop_container_events", "Counted events of its tasks, as selected by --events."),
         (&ledger.containers, &rest),
         snapshot,
     ));
@@ -323,7 +319,7 @@ fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         ),
     );
     families.extend(asked_events(
-        Family::counter("numatop_program_events", "Events of its tasks, as chosen by --events."),
+        Family::counter("numatop_program_events", "Counted events of its tasks, as selected by --events."),
         rows(),
         snapshot,
     ));

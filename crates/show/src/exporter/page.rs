@@ -72,7 +72,7 @@ const DROPPED: &str = "numatop_series_dropped";
 /// The page of these families; those without series are left out.
 pub(super) fn render(families: &[Family], dropped: usize, form: Form) -> String {
     let mut page = String::with_capacity(64 << 10);
-    let own = Family::gauge(DROPPED, "Series that --max-series left out.").of(dropped as f64);
+    let own = Family::gauge(DROPPED, "Number of series that --max-series excluded.").of(dropped as f64);
     for family in families.iter().chain([&own]).filter(|family| !family.series.is_empty()) {
         let (name, total) = (family.name, if family.kind == FamilyKind::Counter { "_total" } else { "" });
         let head = if form == Form::Text { total } else { "" };
@@ -168,7 +168,7 @@ mod tests {
             Family::counter("numatop_node_cpu_seconds", "Time.").with([(node, 1.5)]),
             Family::gauge("numatop_empty", "Nothing."),
         ];
-        let own = "# HELP numatop_series_dropped Series that --max-series left out.\n# TYPE numatop_series_dropped gauge\nnumatop_series_dropped 3\n";
+        let own = "# HELP numatop_series_dropped Number of series that --max-series excluded.\n# TYPE numatop_series_dropped gauge\nnumatop_series_dropped 3\n";
         assert_eq!(
             render(&families, 3, Form::Text),
             format!(

@@ -33,7 +33,7 @@ pub(super) fn answer(received: &[u8], page: &Page, now_wall_ns: i64) -> Option<V
     let path = target.split_once('?').map_or(target, |(path, _)| path);
     Some(match path {
         "/metrics" if page.made_wall_ns == 0 => {
-            response("503 Service Unavailable", PLAIN, "no interval has been measured yet\n", body)
+            response("503 Service Unavailable", PLAIN, "the first interval has not ended yet\n", body)
         }
         "/metrics" => {
             let form = wanted(&request);

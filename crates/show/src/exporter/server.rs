@@ -160,7 +160,10 @@ impl Server {
         let all = sockets.into_iter().enumerate();
         let listeners = all.map(|(at, socket)| {
             inherited(socket).map_err(|error| {
-                io::Error::new(error.kind(), format!("socket {} of the service manager: {error}", at + 1))
+                io::Error::new(
+                    error.kind(),
+                    format!("socket {} passed by the service manager: {error}", at + 1),
+                )
             })
         });
         Ok(Server { listeners: listeners.collect::<io::Result<_>>()? })

@@ -107,7 +107,7 @@ fn count(run: &Outcome, counter: Counter) -> Reading<Value> {
 }
 
 fn did_not_run() -> Missing {
-    Missing::NotCollected("it did not run".into())
+    Missing::NotCollected("the command did not run".into())
 }
 
 /// Elapsed time: what bindings are compared by first.
@@ -121,7 +121,7 @@ pub const IPC: Measure = measure("ipc", "instructions per cycle", Unit::Ratio, S
 pub const REMOTE: Measure = measure("remote_pct", "remote accesses", Unit::Percent, None, |run| {
     placement::CONTAINER_REMOTE_PCT.read(&run.row, &run.machine)
 });
-pub const WAIT: Measure = measure("wait_s", "waited for a CPU", Unit::Seconds, None, |run| {
+pub const WAIT: Measure = measure("wait_s", "waits for a CPU", Unit::Seconds, None, |run| {
     Ok(seconds(run.row.sum.delta[Counter::RunDelayNs] as f64))
 });
 
@@ -135,7 +135,9 @@ pub static MEASURES: [Measure; 36] = [
         Ok(Value::F64(run.row.sum.run_ns() as f64 / run.elapsed_ns.max(1) as f64))
     }),
     measure("threads_born", "threads created", Unit::Count, None, |run| Ok(Value::U64(run.born))),
-    measure("threads_left", "threads still running", Unit::Count, None, |run| Ok(Value::U64(run.living))),
+    measure("threads_left", "threads still running at the end", Unit::Count, None, |run| {
+        Ok(Value::U64(run.living))
+    }),
     measure("cycles", "cycles", Unit::Count, Some(task::CYCLES_TOTAL.id), |run| {
         task::CYCLES_TOTAL.read(&run.row.sum, &run.machine)
     }),
@@ -159,13 +161,13 @@ pub static MEASURES: [Measure; 36] = [
         part: "L3",
         ..measure("cpu_s_by_llc", "CPU time by L3", Unit::Seconds, None, |run| cpu_by_llc(&run.machine))
     },
-    measure("peak_bytes", "resident memory at its peak", Unit::Bytes, None, |run| {
+    measure("peak_bytes", "peak resident memory", Unit::Bytes, None, |run| {
         run.peak.clone().map(|peak| Value::U64(peak.bytes))
     }),
     measure("peak_bytes_by_node", "  by node", Unit::Bytes, None, |run| {
         let peak = run.peak.clone()?;
         match peak.by_node.is_empty() {
-            true => Err(Missing::NotCollected("its memory was not located by then".into())),
+            true => Err(Missing::NotCollected("its memory was not located before the peak".into())),
             false => Ok(Value::ByNode(peak.by_node)),
         }
     }),
@@ -203,21 +205,21 @@ pub static MEASURES: [Measure; 36] = [
     WAIT,
     measure(
         "wait_quota_s",
-        "  throttled by a CPU quota",
+        "  waits due to a CPU quota",
         Unit::Seconds,
         Some(interrupts::RUNQ_WAIT_THROTTLED_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.quota_ns)),
     ),
     measure(
         "wait_bound_s",
-        "  bound, while another CPU idled",
+        "  waits due to an affinity or cpuset",
         Unit::Seconds,
         Some(interrupts::RUNQ_WAIT_BOUND_PCT.id),
         |run| long_enough(run).map(|()| seconds(run.waits.bound_ns)),
     ),
     measure(
         "wait_idle_elsewhere_s",
-        "  while a CPU of another node idled",
+        "  waits while another node had an idle CPU",
         Unit::Seconds,
         Some(interrupts::RUNQ_WAIT_IDLE_ELSEWHERE_PCT.id),
         |run| match run.machine.host.topology.nodes.len() {
@@ -225,17 +227,17 @@ pub static MEASURES: [Measure; 36] = [
             _ => long_enough(run).map(|()| seconds(run.waits.idle_elsewhere_ns)),
         },
     ),
-    measure("wait_us", "  us each time", Unit::Ratio, None, |run| {
+    measure("wait_us", "  mean wait, us", Unit::Ratio, None, |run| {
         task::RUNQ_WAIT_US.read(&run.row.sum, &run.machine)
     }),
     measure(
         "smt_shared_s",
-        "time on shared cores (SMT)",
+        "time on cores shared with busy threads (SMT)",
         Unit::Seconds,
         Some(task::SMT_BUSY_PCT.id),
         |run| Ok(seconds(run.row.sum.delta[Counter::SmtBusyNs] as f64)),
     ),
-    measure("smt_shared_pct", "  of its CPU time", Unit::Percent, Some(task::SMT_BUSY_PCT.id), |run| {
+    measure("smt_shared_pct", "  share of its CPU time", Unit::Percent, Some(task::SMT_BUSY_PCT.id), |run| {
         task::SMT_BUSY_PCT.read(&run.row.sum, &run.machine)
     }),
     measure("lost_cpu_s", "CPU time without a final row", Unit::Seconds, None, |run| {

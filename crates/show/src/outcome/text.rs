@@ -91,7 +91,7 @@ fn cell(measure: &Measure, runs: &[Outcome]) -> Reading<String> {
     let [first, others @ ..] = values.as_slice() else { return Ok(String::new()) };
     Ok(match first {
         first if others.iter().all(|other| other == first) => measure.show_value(first),
-        Value::Text(_) => "differs between runs".into(),
+        Value::Text(_) => "different in each run".into(),
         Value::ByNode(_) => measure.show_value(&Value::ByNode(mean_by_node(&values))),
         _ => {
             let numbers: Vec<f64> = values.iter().filter_map(Value::number).collect();
@@ -118,7 +118,7 @@ fn table(command: &str, series: &[Series]) -> String {
     let runs = series.first().map_or(0, |first| first.runs.len());
     let mut head = one_line(command);
     if runs > 1 {
-        head += &format!(": {} for each, mean and standard deviation", plural(runs, "run"));
+        head += &format!(": {} of each binding, mean and standard deviation", plural(runs, "run"));
     }
     let mut out = format!("\n{}\n", hanging("", words(&head), WIDTH));
     let mut lines = vec![vec!["binding".to_owned()]];

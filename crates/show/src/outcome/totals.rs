@@ -144,7 +144,7 @@ impl Totals {
         sum.threads = u32::try_from(living).unwrap_or(u32::MAX);
         let short = || {
             Missing::NotCollected(
-                "no sample was taken while it ran: it was shorter than an interval (-d)".into(),
+                "no sample was taken while the command ran: it was shorter than an interval (-d)".into(),
             )
         };
         Ok(Sums {

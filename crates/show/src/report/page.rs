@@ -32,7 +32,7 @@ fn sections(view: &View<'_>) -> Vec<Part> {
     }];
     all.push(Part::new("timeline", "Timeline", timeline::content(view)));
     if report.has_nodes() {
-        all.push(Part::new("nodes", "From node to node", machine::between_nodes(view)));
+        all.push(Part::new("nodes", "Node to node", machine::between_nodes(view)));
     }
     all.push(Part::new("machine", "The machine", machine::content(view)));
     all.push(Part::new("programs", "Programs", tables::programs(view)));
@@ -42,7 +42,7 @@ fn sections(view: &View<'_>) -> Vec<Part> {
     if let Some(hot) = &report.hot {
         all.push(Part::new("hot", "Hot spots", tables::hot_spots(hot)));
     }
-    all.push(Part::new("missing", "What is missing", missing::content(view)));
+    all.push(Part::new("missing", "Missing data", missing::content(view)));
     all
 }
 

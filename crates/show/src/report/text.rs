@@ -126,7 +126,7 @@ fn finding(number: usize, finding: &Finding, clock: &Clock) -> String {
         out += &line;
     }
     if finding.times > 1 {
-        out += &format!("     {} times, {} in all\n", finding.times, text::duration(finding.held_ns));
+        out += &format!("  {} times, {} in all\n", finding.times, text::duration(finding.held_ns));
     }
     out
 }

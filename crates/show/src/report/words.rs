@@ -62,24 +62,24 @@ pub fn lane(id: Id) -> &'static str {
 /// The meaning of the rows of a lane.
 pub fn about_lane(id: Id, has_nodes: bool) -> &'static str {
     match (id, has_nodes) {
-        (Id::Cpu, true) => "share of the CPUs of each node",
+        (Id::Cpu, true) => "share of each node's CPUs",
         (Id::Cpu, false) => "share of all CPUs",
-        (Id::Remote, _) => "share of the accesses from each node",
-        (Id::Ipc, true) => "of what ran on each node",
-        (Id::Ipc, false) => "of everything that ran",
+        (Id::Remote, _) => "share of the accesses by each node",
+        (Id::Ipc, true) => "of all tasks on each node",
+        (Id::Ipc, false) => "of all tasks",
         (Id::Free, true) => "on each node",
         (Id::Free, false) => "of the machine",
         (Id::Pages, _) => "by NUMA balancing, per second",
         (Id::Tasks, _) => "between nodes, per second",
-        (Id::Wait, _) => "runnable tasks that waited",
+        (Id::Wait, _) => "runnable tasks without a CPU",
     }
 }
 
 /// The name of a lane in the summary, which has one number for the machine.
 pub fn summary_name(id: Id, has_nodes: bool) -> &'static str {
     match (id, has_nodes) {
-        (Id::Free, true) => "Free memory of the tightest node",
-        (Id::Pages, _) => "Pages moved by balancing",
+        (Id::Free, true) => "Free memory of the node with the least",
+        (Id::Pages, _) => "Pages moved by NUMA balancing",
         (Id::Tasks, _) => "Tasks moved between nodes",
         (Id::Wait, _) => "Tasks waiting for a CPU",
         (id, _) => lane(id),
@@ -113,7 +113,7 @@ pub fn source_of_pairs(sampled_pct: f64) -> String {
     match sampled_pct {
         pct if pct < 0.5 => source(Some(Witness::Memory)).into(),
         pct if pct >= 99.5 => source(Some(Witness::Estimate)).into(),
-        pct => format!("{} % of the time estimated from samples, the rest from placement", short(pct)),
+        pct => format!("{} % of the CPU time estimated from samples, the rest from placement", short(pct)),
     }
 }
 
@@ -225,7 +225,10 @@ fn most_remote(report: &Report) -> Option<String> {
         let used = if cpus < 0.95 { "less than one CPU".into() } else { format!("{} CPUs", short(cpus)) };
         let pct = short(most.sums.remote.value());
         let word = part_word(share, rest <= own);
-        format!("{}{whose} made {word} of these: {pct} % of its own accesses, using {used}.", most.name)
+        format!(
+            "{}{whose} made {word} of these accesses: {pct} % of its own accesses were remote, at {used}.",
+            most.name
+        )
     })
 }
 
@@ -278,7 +281,7 @@ pub fn findings_sentence(findings: &[Finding], verdict: &Verdict) -> String {
 /// The number of findings, one or more, and of those with a command to run now (`can`).
 fn counted(all: usize, can: usize) -> String {
     match (all, can) {
-        (1, 1) => "One finding has a command to run now.".into(),
+        (1, 1) => "One finding, with a command to run now.".into(),
         (1, _) => "One finding.".into(),
         (all, 0) => format!("{} findings.", number(all)),
         (all, can) if all == can => {
@@ -332,7 +335,7 @@ pub fn caveat(report: &Report, clock: &Clock) -> Vec<String> {
     }
     let lost: u64 = missing.lost.values().fold(0, |sum, more| sum.saturating_add(*more));
     if lost > 0 {
-        said.push(format!("{} were lost and counted.", plural(lost as usize, "event")));
+        said.push(format!("{} were lost; the losses are counted.", plural(lost as usize, "event")));
     }
     if missing.torn_bytes > 0 {
         said.push("The end of the last file is damaged, or was being written.".into());
@@ -357,7 +360,7 @@ fn holes(missing: &Missing, clock: &Clock) -> Vec<String> {
         said.push(format!("Not included: {}.", of(missing.gone, true)));
     }
     if missing.paused.count > 0 {
-        said.push(format!("In the totals, but not in the curves: {}.", of(missing.paused, false)));
+        said.push(format!("Included in the totals, but not in the curves: {}.", of(missing.paused, false)));
     }
     said
 }
@@ -473,7 +476,7 @@ mod tests {
         assert_eq!(findings_sentence(&[], &verdict), "No finding in 60 s.");
         assert_eq!(
             [(1, 0), (1, 1)].map(|(all, can)| counted(all, can)),
-            ["One finding.", "One finding has a command to run now."]
+            ["One finding.", "One finding, with a command to run now."]
         );
         assert_eq!(counted(2, 0), "Two findings.");
         assert_eq!(counted(2, 1), "Two findings, one with a command to run now.");
@@ -505,20 +508,28 @@ mod tests {
         let clock = Clock::new(jiff::tz::TimeZone::UTC, (0, 100 * MINUTE), MINUTE);
         let mut missing = Missing::default();
         missing.gap(gap(10, 5, false));
-        assert_eq!(holes(&missing, &clock), ["In the totals, but not in the curves: 5 min at 00:10."]);
+        assert_eq!(
+            holes(&missing, &clock),
+            ["Included in the totals, but not in the curves: 5 min at 00:10."]
+        );
         missing.gap(gap(20, 3, true));
         let gone = "Not included: 3 min at 00:20 (the machine was restarted).";
-        assert_eq!(holes(&missing, &clock), [gone, "In the totals, but not in the curves: 5 min at 00:10."]);
+        assert_eq!(
+            holes(&missing, &clock),
+            [gone, "Included in the totals, but not in the curves: 5 min at 00:10."]
+        );
         missing.gap(gap(30, 3, true));
         missing.gap(gap(40, 5, false));
-        let both =
-            ["Not included: 6 min in 2 gaps.", "In the totals, but not in the curves: 10 min in 2 gaps."];
+        let both = [
+            "Not included: 6 min in 2 gaps.",
+            "Included in the totals, but not in the curves: 10 min in 2 gaps.",
+        ];
         assert_eq!(holes(&missing, &clock), both);
     }
 
     #[test]
     fn accesses_of_pairs_are_estimated() {
-        let samples = "40 % of the time estimated from samples, the rest from placement";
+        let samples = "40 % of the CPU time estimated from samples, the rest from placement";
         assert_eq!(
             [0.0, 40.0, 100.0].map(source_of_pairs),
             ["estimated from placement", samples, "estimated from samples"]

@@ -102,7 +102,7 @@ impl<W: Write> Trace<W> {
                 let to_ns = time.of(host, sample.boot_ns, sample.wall_ns);
                 self.close()?;
                 self.engine.interrupt();
-                let what = if is_restart { "the machine was restarted" } else { "nothing was recorded" };
+                let what = if is_restart { "the machine was restarted" } else { "the recording was paused" };
                 let mut words = vec![what.to_owned()];
                 words.extend(sample.notes.iter().map(|note| one_line(note)));
                 self.gap(to_ns, &words.join("; "))?;

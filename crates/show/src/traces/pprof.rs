@@ -69,7 +69,7 @@ fn comments(stacks: &Stacks) -> Vec<String> {
     ];
     comments.extend(stacks.lost().map(|(cause, count)| format!("samples missing: {count}, {cause}")));
     if stacks.cut() > 0 {
-        comments.push(format!("samples without callers, for want of memory: {}", stacks.cut()));
+        comments.push(format!("samples without callers, because memory was short: {}", stacks.cut()));
     }
     comments
 }

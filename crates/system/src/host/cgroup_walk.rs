@@ -185,14 +185,14 @@ pub fn walk(mount: &Path, budget: Budget) -> Walk {
     if left == 0 && !nodes[0].is_done() {
         let largest = largest(&nodes, owner_of_most(&nodes));
         found.notes.push(format!(
-            "there are more cgroups than the {} that are read: some of those below {} have no names",
+            "only {} cgroups are read: some of those below {} have no names",
             budget.tree,
             group::show(&largest)
         ));
     }
     for (user, path) in full_users {
         found.notes.push(format!(
-            "user {user} has more than {} cgroups: others of that user (below {}) have no names",
+            "user {user} has more than {} cgroups: the rest of this user's cgroups (below {}) have no names",
             budget.of_a_user,
             group::show(if path.is_empty() { "/" } else { &path })
         ));

@@ -135,7 +135,7 @@ impl PageFacts {
     pub fn node_shift(&self) -> Result<u32> {
         ensure!(
             self.nodes_shift > 0,
-            "the kernel is built for one node: its pages do not say where they are"
+            "the kernel is built for one node: its page structures contain no node"
         );
         Ok(u64::BITS - self.nodes_shift)
     }
@@ -169,7 +169,7 @@ fn shift(references: usize, zones: usize) -> Result<u32> {
     let nodes = references.saturating_sub(1).checked_div(zones).unwrap_or(0);
     ensure!(
         nodes.is_power_of_two() && nodes <= 1024 && nodes * zones + 1 == references,
-        "a zonelist of {references} references to {zones} zones a node: the number of possible nodes is unknown"
+        "a zonelist has {references} references, with {zones} zones per node: the number of possible nodes is unknown"
     );
     Ok(nodes.ilog2())
 }

@@ -63,8 +63,7 @@ pub fn gone(id: u32) -> String {
     static ELSEWHERE: OnceLock<bool> = OnceLock::new();
     match *ELSEWHERE.get_or_init(|| led().is_none() && is_elsewhere()) {
         true => format!(
-            "process {id} has a different id in this /proc, which belongs to another pid namespace: \
-             name the host's files with --host-root"
+            "process {id} has a different id in this /proc, which belongs to another pid namespace: give the host's files with --host-root"
         ),
         false => format!("process {id} has ended"),
     }
@@ -121,7 +120,7 @@ pub fn process_of(root: &Path, id: u32) -> io::Result<Option<u32>> {
         Err(error) => return Err(error),
     };
     let process = text.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    process.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it has no Tgid"))
+    process.map(Some).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its status file has no Tgid"))
 }
 
 /// Whether the kernel knows a process or thread of this id, visible to us or not (kill(2) with signal 0).
@@ -131,7 +130,7 @@ fn answers(id: u32) -> bool {
 }
 
 fn hidden() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, "/proc hides it (mounted with hidepid)")
+    io::Error::new(io::ErrorKind::PermissionDenied, "/proc hides the process (mounted with hidepid)")
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ impl<'a> Roots<'a> {
         let other = self.host != self.own && self.machine == self.own;
         let root = crate::text::clean_str(&self.host.to_string_lossy());
         other.then(|| {
-            format!("no /sys and /proc of a machine below {root} (--host-root): those mounted here are used")
+            format!("{root} has no /sys and /proc of a machine (--host-root): those mounted here are used")
         })
     }
 }
@@ -131,14 +131,14 @@ fn check_folder(root: &Path, folder: &Path, device: u64, left: &mut usize) -> Re
 fn check_file(path: &Path, meta: &fs::Metadata, most: u64) -> Result<(), String> {
     match meta.is_file() {
         true if meta.len() <= most => Ok(()),
-        true => Err(format!("{} has {} bytes, too many for such a file", path.display(), meta.len())),
+        true => Err(format!("{} has {} bytes, too many for a file of its kind", path.display(), meta.len())),
         false => Err(format!("{} is not a regular file", path.display())),
     }
 }
 
 /// A relative link stays below the root, whatever it names there.
 fn check_link(root: &Path, path: &Path) -> Result<(), String> {
-    let outside = || format!("{} is a link that leads out of {}", path.display(), root.display());
+    let outside = || format!("{} is a symbolic link that leads out of {}", path.display(), root.display());
     let target = fs::read_link(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut depth = path.strip_prefix(root).map_or(0, |below| below.components().count() as i64) - 1;
     for part in target.components() {

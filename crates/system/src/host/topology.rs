@@ -64,7 +64,7 @@ pub fn differs_from_kernel(topology: &Topology) -> Option<String> {
     let theirs: Vec<u32> = topology.online_cpus().map(|cpu| cpu.id.0).collect();
     (ours != theirs).then(|| {
         let list = |cpus: Vec<u32>| format_cpulist(cpus);
-        format!("its CPUs are {}, those of this kernel {}", list(theirs), list(ours))
+        format!("its CPUs are {}, but those of this kernel are {}", list(theirs), list(ours))
     })
 }
 

@@ -8,7 +8,7 @@ mod loops;
 mod streams;
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-compile_error!("known loads are written for x86-64 and arm64");
+compile_error!("loads with known counts exist for x86-64 and arm64 only");
 
 pub use self::loops::Calls;
 pub use cycle::{Cycle, Far, LOADS};

@@ -164,14 +164,12 @@ impl Ready {
         }
         if load == Load::FarCalls {
             if rustix::param::page_size() > LARGE_PAGE {
-                return Err("pages of this kernel are too large for so many functions".into());
+                return Err("the pages of this kernel are too large for this many functions".into());
             }
             let calls = Calls::new(FAR_CALLS, SEED);
-            return calls
-                .map(Ready::Calls)
-                .map_err(|error| format!("memory may not be made executable: {error}"));
+            return calls.map(Ready::Calls).map_err(|error| format!("making memory executable: {error}"));
         }
-        let region = region.ok_or("the load has no memory")?;
+        let region = region.ok_or("the load got no memory")?;
         let shape = Shape::of(line, huge);
         let dense = Shape { stretch: line, group: SMALL_GROUP, ..shape };
         let order = match load {
@@ -192,7 +190,7 @@ impl Ready {
         let cycle = Cycle::new(region, order, lines).ok_or("no walk")?;
         Ok(match (load, writer) {
             (Load::Written, Some(writer)) => Ready::Written { cycle, writer },
-            (Load::Written, None) => return Err("no CPU of another node may be used".into()),
+            (Load::Written, None) => return Err("no CPU of another node can be used".into()),
             _ => Ready::Walk { cycle, flush: load == Load::Pairs },
         })
     }
@@ -228,7 +226,7 @@ impl Ready {
             Ready::Walk { cycle, flush } => {
                 for _ in 0..rounds {
                     if *flush && !cycle.flush() {
-                        return Err("lines cannot be flushed here".into());
+                        return Err("cache lines cannot be flushed on this CPU".into());
                     }
                     cycle.walk(cycle.lines() / LOADS);
                 }
@@ -271,7 +269,7 @@ fn written(cycle: &mut Cycle, writer: u32, rounds: u64) -> Result<(), String> {
                 std::hint::spin_loop();
             }
             if done.load(Ordering::Acquire) == FAILED {
-                return Err(format!("CPU {writer} cannot be run on"));
+                return Err(format!("the process cannot run on CPU {writer}"));
             }
             let mut cycle = locked();
             let loads = cycle.lines();

@@ -225,7 +225,9 @@ pub fn rates(tasks: &mut [(u32, Task)], time: Duration) -> Result<Vec<f64>, Stri
         thread::sleep(time);
         let last = look();
         stop.store(true, Ordering::Relaxed);
-        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a thread ended".into())));
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(Err("a measuring thread ended early".into())));
         joined.collect::<Result<Vec<()>, String>>()?;
         let rate = |(first, last): (&(u64, u64), &(u64, u64))| {
             (last.0 - first.0) as f64 * 1e3 / (last.1 - first.1).max(1) as f64

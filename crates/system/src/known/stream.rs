@@ -66,7 +66,7 @@ pub fn measure(
     let share = memory.len() / cpus.len().max(1) / 16 * 16;
     let array = share / kind.arrays();
     if array * size_of::<u64>() < 2 * CHUNK {
-        return Err("the memory for each thread is too small".into());
+        return Err("too little memory for each thread".into());
     }
     let stop = AtomicBool::new(false);
     let done: Vec<Done> = cpus.iter().map(|_| Done::default()).collect();
@@ -100,7 +100,9 @@ pub fn measure(
             before = now;
         }
         stop.store(true, Ordering::Relaxed);
-        let joined = threads.into_iter().map(|thread| thread.join().unwrap_or(Err("a thread ended".into())));
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or(Err("a measuring thread ended early".into())));
         joined.collect::<Result<Vec<()>, String>>()?;
         Ok(speeds)
     })
@@ -171,7 +173,7 @@ mod tests {
             assert!((0.01..10_000.0).contains(&speed), "{kind:?}: {speed}");
         }
         let small = measure(Stream::Triad, &[cpu; 9], region.words_mut(), 1, Duration::ZERO);
-        assert!(small.unwrap_err().contains("too small"));
+        assert!(small.unwrap_err().contains("too little memory"));
         let nowhere = measure(Stream::Read, &[1 << 20], region.words_mut(), 1, Duration::ZERO);
         assert!(nowhere.unwrap_err().starts_with("CPU 1048576: "));
     }

@@ -58,7 +58,7 @@ fn read_here(path: &Path) -> io::Result<String> {
     let text = guard::read_text(path, FILE_MAX, Owner::OfFolder)?;
     // Others would be six bytes each on the way back.
     if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is not text"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "the file is not UTF-8"));
     }
     Ok(text)
 }
@@ -69,8 +69,8 @@ fn ask(question: &Question) -> io::Result<(String, PathBuf)> {
         Ok(Ok(done)) => Ok(done),
         Ok(Err((Some(errno), _))) => Err(io::Error::from_raw_os_error(errno)),
         Ok(Err((None, why))) => Err(io::Error::other(why)),
-        Err(Failure::Slow) => Err(io::Error::new(ErrorKind::TimedOut, "its file system does not answer")),
-        Err(_) => Err(io::Error::other("the process that reads it could not start")),
+        Err(Failure::Slow) => Err(io::Error::new(ErrorKind::TimedOut, "its file system does not respond")),
+        Err(_) => Err(io::Error::other("the helper that reads the file could not start")),
     }
 }
 

@@ -133,7 +133,7 @@ fn follow(path: &Path, make: Option<(Mode, Owner)>) -> io::Result<Found> {
         if !trusted(maker) {
             let Some(caller) = sudo_user().filter(|(uid, _)| *uid == maker) else {
                 let name = crate::text::clean(part.as_bytes());
-                return Err(refused(format!("{name} is a link that user {maker} made")));
+                return Err(refused(format!("{name} is a symbolic link made by user {maker}")));
             };
             through_caller = true;
             identity.get_or_insert_with(|| FsIdentity::take(caller));
@@ -398,7 +398,7 @@ fn open_for(path: &Path, owner: Owner) -> io::Result<File> {
     let found = follow(path, None)?;
     let stat = rustix::fs::fstat(&found.fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "the file is not a regular file"));
     }
     let ids = match owner {
         _ if found.through_caller => sudo_user(),
@@ -422,7 +422,7 @@ pub fn read(path: &Path, max: u64, owner: Owner) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
-        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is longer than {max} bytes")));
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("the file is longer than {max} bytes")));
     }
     Ok(bytes)
 }
@@ -433,7 +433,7 @@ pub fn read(path: &Path, max: u64, owner: Owner) -> io::Result<Vec<u8>> {
 /// As those of [`read`]; `InvalidData` for a text that is not UTF-8.
 pub fn read_text(path: &Path, max: u64, owner: Owner) -> io::Result<String> {
     String::from_utf8(read(path, max, owner)?)
-        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "it is not text"))
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "the file is not UTF-8"))
 }
 
 /// Creates a new file for its owner and, as the umask allows, for others.

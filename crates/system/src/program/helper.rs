@@ -66,9 +66,9 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Failure::Died => "cannot be read: the symbolizer ended",
-            Failure::Slow => "takes too long to read",
-            Failure::NotStarted => "no symbolizer could be started",
-            Failure::GivenUp => "cannot be read: gave up",
+            Failure::Slow => "reading takes too long",
+            Failure::NotStarted => "the symbolizer could not be started",
+            Failure::GivenUp => "cannot be read: too many attempts failed",
         })
     }
 }
@@ -405,7 +405,7 @@ pub fn serve_many<Q: DeserializeOwned>(
 ) -> ExitCode {
     let socket = std::io::stdin();
     if rustix::net::sockopt::socket_type(&socket) != Ok(SocketType::SEQPACKET) {
-        output::message(format!("{name}: internal: numatop-ng starts it"));
+        output::message(format!("{name} is internal: only numatop-ng starts it"));
         return ExitCode::from(2);
     }
     // The end of the asking process, in whatever way, ends this one.
@@ -464,7 +464,7 @@ pub fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(T, 
         return Ok(None);
     }
     if received.flags.contains(ReturnFlags::TRUNC) {
-        return Err(io::Error::new(ErrorKind::InvalidData, "a packet that is too long"));
+        return Err(io::Error::new(ErrorKind::InvalidData, "the packet is too long"));
     }
     let files = control.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => fds.map(File::from).collect::<Vec<File>>(),

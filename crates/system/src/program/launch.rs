@@ -247,7 +247,7 @@ pub fn main() -> ExitCode {
 }
 
 fn wrong() -> ExitCode {
-    output::message(format!("{NAME}: internal: numatop-ng starts it"));
+    output::message(format!("{NAME} is internal: only numatop-ng starts it"));
     ExitCode::from(2)
 }
 
@@ -263,20 +263,23 @@ fn tell(socket: &mut UnixStream, word: &Word) -> io::Result<()> {
 
 fn take_place(order: &str, ignored: &str) -> Result<(), (String, io::Error)> {
     let order: Order =
-        serde_json::from_str(order).map_err(|error| ("reading the order".into(), error.into()))?;
+        serde_json::from_str(order).map_err(|error| ("reading the command to run".into(), error.into()))?;
     // The tool ignores some for itself, and nohup(1) some for all its children.
     [libc::SIGUSR1, libc::SIGXFSZ].into_iter().for_each(sys::default_signal);
     ignored.split(',').filter_map(|signal| signal.parse().ok()).for_each(sys::ignore_signal);
     if !order.cpus.is_empty() {
         let list = || {
-            format!("using CPUs {} only", crate::model::topology::format_cpulist(order.cpus.iter().copied()))
+            format!(
+                "limiting the process to CPUs {}",
+                crate::model::topology::format_cpulist(order.cpus.iter().copied())
+            )
         };
         sys::run_on(&order.cpus).map_err(|error| (list(), error))?;
     }
     if !order.nodes.is_empty() {
         let list = || {
             format!(
-                "taking memory from nodes {} only",
+                "limiting memory to nodes {}",
                 crate::model::topology::format_cpulist(order.nodes.iter().copied())
             )
         };

@@ -141,8 +141,7 @@ impl<W: Write + AsFd> Notes<W> {
         }
         if self.dropped > 0 {
             let dropped = std::mem::take(&mut self.dropped);
-            let words =
-                format!("numatop-ng: standard error was not read: {dropped} notes are left out here\n");
+            let words = format!("numatop-ng: standard error was not read: {dropped} notes were dropped\n");
             self.begun.extend(words.into_bytes());
         }
         self.begun.extend(line);
@@ -320,7 +319,7 @@ mod tests {
             assert_eq!(*line, format!("note {at}\\x1b"), "in order, and each is whole");
         }
         let dropped = 10_000 - written.len();
-        assert!(dropped > 0 && left_out.ends_with(&format!("not read: {dropped} notes are left out here")));
+        assert!(dropped > 0 && left_out.ends_with(&format!("not read: {dropped} notes were dropped")));
         assert_eq!(*last, "the last");
     }
 

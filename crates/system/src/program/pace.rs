@@ -30,10 +30,10 @@ impl Cause {
         match self {
             Cause::Stopped => "numatop-ng was stopped (SIGSTOP or SIGTSTP) and continued",
             Cause::NoCpu => "other tasks used the CPUs while numatop-ng was ready to run",
-            Cause::Preparing => "bringing the CPUs up to date took long",
-            Cause::Names => "names of functions came late",
-            Cause::Sampling => "the previous sample took long to take and to record",
-            Cause::Setup => "sampling of stacks or accesses had to start first",
+            Cause::Preparing => "reading the current counts of the CPUs took long",
+            Cause::Names => "looking up function names took long",
+            Cause::Sampling => "taking and recording the previous sample took long",
+            Cause::Setup => "starting the sampling of stacks or accesses took long",
         }
     }
 }
@@ -130,7 +130,7 @@ impl Pacing {
         let suspended = witness.suspended.saturating_sub(self.witness.suspended);
         if suspended > SLACK {
             let seconds = suspended.as_secs_f64();
-            words.push(format!("the machine was suspended for {seconds:.2} s, which no interval counts"));
+            words.push(format!("the machine was suspended for {seconds:.2} s, which no interval includes"));
         }
         self.last_was_late = self.is_late(now);
         self.last = now;
@@ -172,9 +172,9 @@ impl Pacing {
             )];
         }
         let why = self.early.unwrap_or(match self.last_was_late {
-            true => "the previous one ended late",
+            true => "the previous interval ended late",
             // A shorter interval was chosen after that time had passed.
-            false => "another length was chosen meanwhile",
+            false => "the length of the interval was changed",
         });
         match length < self.interval {
             true => vec![format!("{EARLY}{why}; {lengths}")],
@@ -191,7 +191,7 @@ impl Pacing {
         let most = self.spent.iter().chain([&no_cpu]).max_by_key(|(_, time)| *time);
         match most {
             Some((cause, time)) if *time >= late / 2 => cause.words(),
-            _ => "numatop-ng was not scheduled in time (frozen, traced, or its virtual machine paused)",
+            _ => "numatop-ng was not scheduled in time (frozen or traced, or the virtual machine was paused)",
         }
     }
 }
@@ -237,7 +237,7 @@ mod tests {
         // The next point of the grid is 0.3 s away: too near.
         assert_eq!(pacing.due(), begin + 3 * SECOND);
         let words = pacing.taken(pacing.due(), Witness::default());
-        assert!(words[0].contains("the previous one ended late; 1.30 s instead of 1.00 s"), "{words:?}");
+        assert!(words[0].contains("the previous interval ended late; 1.30 s instead of 1.00 s"), "{words:?}");
         // A sample older than the known one moves nothing.
         pacing.sampled(begin);
         assert_eq!(pacing.due(), begin + 4 * SECOND);
@@ -270,7 +270,7 @@ mod tests {
         let [late] = &said[1][..] else { panic!("{said:?}") };
         assert!(late.contains("longer") && late.ends_with("10.41 s instead of 1.00 s"), "{late}");
         let [after] = &said[2][..] else { panic!("{said:?}") };
-        assert!(after.contains("the previous one ended late; 0.59 s"), "{after}");
+        assert!(after.contains("the previous interval ended late; 0.59 s"), "{after}");
     }
 
     #[test]
@@ -283,9 +283,11 @@ mod tests {
         };
         let none = Witness::default();
         assert!(why(&[(Cause::Names, 2_500), (Cause::Sampling, 100)], none).contains("names"));
-        assert!(why(&[(Cause::Names, 200), (Cause::Sampling, 1_900)], none).contains("to record"));
+        assert!(
+            why(&[(Cause::Names, 200), (Cause::Sampling, 1_900)], none).contains("recording the previous")
+        );
         assert!(why(&[(Cause::Names, 200)], none).contains("not scheduled in time"));
-        assert!(why(&[(Cause::Preparing, 1_500)], none).contains("up to date"));
+        assert!(why(&[(Cause::Preparing, 1_500)], none).contains("current counts"));
         assert!(why(&[], Witness { no_cpu: ms(1_800), ..none }).contains("other tasks"));
         let stopped = Witness { continued: 1, ..none };
         assert!(why(&[(Cause::Names, 2_500)], stopped).contains("SIGSTOP"));
@@ -325,7 +327,7 @@ mod tests {
         pacing.set_interval(ms(200), start + ms(400));
         assert_eq!(pacing.due(), start + ms(400));
         let words = pacing.taken(start + ms(400), Witness::default());
-        assert!(words[0].contains("another length was chosen"), "{words:?}");
+        assert!(words[0].contains("the length of the interval was changed"), "{words:?}");
         assert_eq!(pacing.due(), start + ms(600));
     }
 

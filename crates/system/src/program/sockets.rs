@@ -70,7 +70,7 @@ impl Bound {
         let fd = openat(&self.folder, name, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&fd)?;
         if (found.st_dev, found.st_ino) != self.file {
-            return Err(io::Error::new(ErrorKind::AddrInUse, "another socket took its place"));
+            return Err(io::Error::new(ErrorKind::AddrInUse, "another socket replaced it"));
         }
         let held = format!("/proc/self/fd/{}", fd.as_raw_fd());
         Ok(rustix::fs::chmodat(CWD, held, Mode::from_raw_mode(mode), AtFlags::empty())?)
@@ -111,7 +111,7 @@ mod tests {
         let address = address_of(&path).unwrap();
         while let Ok(one) = connected(&address) {
             queue.push(one);
-            assert!(queue.len() < 100_000, "it has no limit");
+            assert!(queue.len() < 100_000, "the group has no memory limit");
         }
         assert_eq!(Bound::listen(&path, 0o660).err().unwrap().kind(), ErrorKind::AddrInUse);
         drop((listener, bound));

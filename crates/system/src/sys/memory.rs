@@ -39,7 +39,7 @@ impl Mapping {
     /// A copy of the value at byte `at`; `None` beyond the end, or when `at` is no multiple of eight. Each of its words
     /// is as the kernel wrote it; together they may be of two moments.
     pub fn get<T: Pod>(&self, at: usize) -> Option<T> {
-        const { assert!(size_of::<T>().is_multiple_of(WORD), "read word by word") };
+        const { assert!(size_of::<T>().is_multiple_of(WORD), "memory read word by word") };
         let end = at.checked_add(size_of::<T>())?;
         if end > self.len || !at.is_multiple_of(WORD) {
             return None;

@@ -151,7 +151,7 @@ fn events_missing(detail: &Detail, snapshot: &Snapshot) -> String {
     match snapshot.host_missing(DRAM_REMOTE_PCT.id) {
         Some(why) => crate::text::clean_str(&why.to_string()),
         None if detail.samples => "no sample yet".into(),
-        None => "u samples accesses, if the PMU can".into(),
+        None => "u samples accesses, if the PMU supports this".into(),
     }
 }
 
@@ -217,7 +217,7 @@ fn said(detail: &Detail, task: &Task, snapshot: &Snapshot) -> [(&'static str, St
     let command = match &details.texts.cmdline {
         Err(why) => ("command", why.to_string(), Role::Dim),
         Ok(none) if none.is_empty() => {
-            ("command", "none: a kernel thread, or it erased its arguments".to_string(), Role::Dim)
+            ("command", "empty: a kernel thread, or the task erased its arguments".to_string(), Role::Dim)
         }
         Ok(text) => ("command", text.clone(), Role::Plain),
     };
@@ -299,7 +299,7 @@ fn delays(seen: &ProcessSnapshot, task: &Task, snapshot: &Snapshot) -> (&'static
 fn reasons(task: &Task, snapshot: &Snapshot) -> String {
     let parts = [
         (&RUNQ_WAIT_THROTTLED_PCT, "throttled by its quota"),
-        (&RUNQ_WAIT_BOUND_PCT, "bound to busy CPUs while others idle"),
+        (&RUNQ_WAIT_BOUND_PCT, "bound to busy CPUs while other CPUs were idle"),
         (&RUNQ_WAIT_IDLE_ELSEWHERE_PCT, "while another node had an idle CPU"),
     ];
     let words = parts.into_iter().filter_map(|(metric, words)| {

@@ -69,7 +69,7 @@ pub(super) fn render(task: &Task, why: &Why, offset: usize, theme: &Theme, area:
     let used = match found {
         Ok(used) => used,
         Err(why) => {
-            let text = format!("contended lines n/a: {why}");
+            let text = format!("contended cache lines unavailable: {why}");
             Pen::new(buf, area, 0, ellipsis).gap(1).write(&text, theme.style(Role::Warn));
             return;
         }
@@ -108,11 +108,11 @@ fn summary(used: &SampledUse) -> String {
     let accesses = count(used.found.answers.accesses() as f64);
     let loads = count(lines.loads as f64);
     let listed = match lines.listed.len() {
-        0 => "no line has enough samples to be listed".into(),
+        0 => "no cache line has enough samples".into(),
         listed => plural(listed, "line"),
     };
     format!(
-        "{loads} of {accesses} accesses in {:.0} s took their line from another core; {listed}",
+        "{loads} of {accesses} accesses in {:.0} s read a line from another core's cache; {listed}",
         used.window_s
     )
 }
@@ -152,7 +152,7 @@ const WIDE: u16 = 100;
 fn sampled_objects<'a>(task: &'a Task, refused: Option<&str>) -> Result<(&'a SampledUse, Wholes), String> {
     let used = task.memory_use().ok_or("not sampled: press u")?;
     if used.found.objects.is_empty() {
-        return Err(refused.unwrap_or("nothing yet: press u, then wait").into());
+        return Err(refused.unwrap_or("no result yet: press u, then wait").into());
     }
     let wholes = Wholes::of(Some(&*used.found));
     match (wholes.placed, wholes.counted, used.found.sound()) {

@@ -166,7 +166,7 @@ pub(super) fn render(maps: &Maps, task: &Task, about: About, theme: &Theme, area
         other => {
             let (text, role) = match other {
                 Some(Err(why)) => (why.as_str(), Role::Warn),
-                _ => ("reading its mappings", Role::Dim),
+                _ => ("reading the mappings", Role::Dim),
             };
             Pen::new(buf, area, 0, ellipsis).gap(1).write(text, theme.style(role));
             return;
@@ -218,7 +218,7 @@ fn use_words(used: &SampledUse) -> String {
             // The reader of pages has little time for each of many processes.
             let in_mappings = 100.0 * found.placed() / found.with_address.max(1) as f64;
             let in_mappings = match in_mappings < PLACED_MIN {
-                true => format!(", {in_mappings:.0}% of these in a known mapping"),
+                true => format!(", {in_mappings:.0}% of the addresses in a known mapping"),
                 false => String::new(),
             };
             let addresses = match known < ADDRESSES_MIN || !in_mappings.is_empty() {
@@ -243,7 +243,7 @@ fn summary(found: &Mappings, rss_bytes: u64) -> String {
             let ms = walk_ns(rss_bytes).div_ceil(1_000_000);
             // A process that has ended has no pages left. A narrow screen may cut the cost: M repeats it.
             let more = if ms > 0 {
-                format!("; M counts every page and reads POLICY, {ms} ms")
+                format!("; M counts every page and reads POLICY, in {ms} ms")
             } else {
                 String::new()
             };

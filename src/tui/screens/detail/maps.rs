@@ -53,7 +53,7 @@ impl Detail {
                 self.maps = Some(Maps::of_recording());
             } else {
                 state.message =
-                    Some("a recording has only the mappings in use: record --access keeps them".into());
+                    Some("a recording has only the mappings in use, if recorded with --access".into());
             }
             return None;
         }
@@ -66,17 +66,16 @@ impl Detail {
     /// Begins to sample which memory is used, with the mappings in view, or ends it.
     pub(super) fn toggle_samples(&mut self, state: &mut State) -> Option<Effect> {
         if state.replay.is_some() {
-            state.message = Some("memory use is sampled on the running machine only".into());
+            state.message = Some("memory use can be sampled only on the running machine".into());
             return None;
         }
         if state.access {
-            state.message =
-                Some("memory use is sampled all the time (--access); m shows it by mapping".into());
+            state.message = Some("memory use is always sampled (--access); m shows use by mapping".into());
             return None;
         }
         self.samples = !self.samples;
         state.message = Some(match self.samples {
-            true => "sampling which memory is used, until this view is closed; m shows it by mapping".into(),
+            true => "sampling memory use until this view is closed; m shows use by mapping".into(),
             false => "sampling off (u turns it on)".into(),
         });
         Some(Effect::SetAccess(self.samples))
@@ -87,8 +86,8 @@ impl Detail {
         let rss_bytes = self.live_bytes(state)?;
         let Some(maps) = self.maps.as_mut().filter(|maps| !maps.recorded) else {
             state.message = Some(match state.replay {
-                Some(_) => "pages are counted on the running machine only".into(),
-                None => "m shows the mappings first".into(),
+                Some(_) => "pages can be counted only on the running machine".into(),
+                None => "press m first to show the mappings".into(),
             });
             return None;
         };
@@ -96,7 +95,7 @@ impl Detail {
         if !maps.asked && ns > AT_ONCE_NS {
             maps.asked = true;
             state.message = Some(format!(
-                "counting all pages of {} takes up to {} ms and stalls it: M again starts it",
+                "counting all pages of {} stalls the process for up to {} ms: press M again",
                 bytes(rss_bytes as f64),
                 ns / 1_000_000
             ));

@@ -28,12 +28,12 @@ pub(super) fn balancing(task: &Task, snapshot: &Snapshot) -> Option<String> {
     };
     let prefers = match number(&PREFERRED_NODE) {
         Some(node) => format!("prefers node {node}"),
-        None => "prefers no node".into(),
+        None => "no preferred node".into(),
     };
     let scans = number(&SCAN_PERIOD_MS).map(|ms| format!(", scans every {ms} ms"));
     let group = number(&NUMA_GROUP).map(|id| format!(", group {id}"));
     let took = match BALANCING_PCT.read(task, snapshot) {
-        Ok(Value::F64(pct)) => format!("; costs {pct:.1} % of its time"),
+        Ok(Value::F64(pct)) => format!("; takes {pct:.1} % of its time"),
         _ => String::new(),
     };
     let total = &task.total;
@@ -63,7 +63,7 @@ pub(super) fn moved(task: &Task, snapshot: &Snapshot) -> Option<String> {
     if snapshot.host_missing(OTHER.id).is_none() && total[Counter::MigratedPages] > 0 {
         let known = total[Counter::BalancedPages].saturating_add(total[Counter::AskedPages]);
         words += &format!(
-            ": balancing {}, asked {}, other {}",
+            ": by balancing {}, on request {}, other {}",
             written(total[Counter::BalancedPages]),
             written(total[Counter::AskedPages]),
             written(total[Counter::MigratedPages].saturating_sub(known)),

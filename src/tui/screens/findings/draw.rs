@@ -93,7 +93,7 @@ fn nothing(now: &Conclusions) -> String {
 /// The rules that ran, and the way to the others, which lack data.
 fn ran(now: &Conclusions) -> String {
     let verdict = &now.verdict;
-    let more = if verdict.summary.could_look < verdict.summary.rules { " v lists why." } else { "" };
+    let more = if verdict.summary.could_look < verdict.summary.rules { " v lists the reasons." } else { "" };
     format!("{}{more}", verdict.rules())
 }
 
@@ -173,7 +173,7 @@ pub(super) fn blind_spots(now: &Conclusions, first: usize, theme: &Theme, area: 
 pub(super) fn lines_of_blind_spots(now: &Conclusions, width: u16) -> Vec<Line> {
     let (rules, could) = (now.verdict.summary.rules, now.verdict.summary.could_look);
     let mut title = match rules.saturating_sub(could) {
-        0 => format!("Rules without data: none of {rules}"),
+        0 => format!("Rules without data: 0 of {rules}"),
         lacking => format!("Rules without data: {lacking} of {rules}"),
     };
     match now.blind.iter().filter(|blind| blind.subjects.is_some()).count() {

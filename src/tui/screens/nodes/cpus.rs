@@ -35,7 +35,7 @@ pub(super) fn render(snapshot: &Snapshot, theme: &Theme, area: Rect, buf: &mut B
     let cell = wide.saturating_sub(1).max(1) as u16;
     let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);
     pen.gap(1).write("CPU busy", theme.style(Role::Title)).gap(2);
-    pen.write("cell: one CPU, by id", dim).gap(2);
+    pen.write("one cell per CPU, by id", dim).gap(2);
     for (shade, words) in theme.glyphs.shades.iter().skip(1).zip(["to 25%", "50%", "75%", "100%"]) {
         pen.repeat(*shade, 1, plain).gap(1).write(words, dim).gap(2);
     }
@@ -47,7 +47,8 @@ pub(super) fn render(snapshot: &Snapshot, theme: &Theme, area: Rect, buf: &mut B
         let lines: Vec<_> = shares.chunks((room / wide).max(1)).collect();
         let left = area.height.saturating_sub(row);
         if usize::from(left) < lines.len() + usize::from(at + 1 < nodes.len()) {
-            let more = format!("{} more: a higher screen shows all", plural(nodes.len() - at, "node"));
+            let more =
+                format!("{} more CPUs: enlarge the terminal to show all", plural(nodes.len() - at, "node"));
             Pen::new(buf, area, row, theme.glyphs.ellipsis).gap(1).write(&more, dim);
             return;
         }

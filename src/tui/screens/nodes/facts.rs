@@ -191,7 +191,9 @@ fn when_full(snapshot: &Snapshot, node: &Node) -> String {
     }
     parts.push(match host::ZONE_RECLAIM_MODE.read(snapshot) {
         Ok(Value::U64(0)) => "then other nodes are used (zone_reclaim_mode 0)".into(),
-        Ok(mode) => format!("then it is reclaimed first (zone_reclaim_mode {})", short(&mode, Unit::Id)),
+        Ok(mode) => {
+            format!("then the node is reclaimed first (zone_reclaim_mode {})", short(&mode, Unit::Id))
+        }
         Err(why) => format!("zone_reclaim_mode -: {}", clean_str(&why.to_string())),
     });
     parts.join("; ")
@@ -202,7 +204,7 @@ fn swap(snapshot: &Snapshot) -> String {
     let rate = |metric: &HostMetric| metric.read(snapshot).map(|pages| short(&pages, Unit::PerSecond));
     match (rate(&host::SWAP_IN), rate(&host::SWAP_OUT)) {
         (Ok(pages_in), Ok(pages_out)) => {
-            format!("in {pages_in}, out {pages_out} pages/s, of the whole machine")
+            format!("in {pages_in}, out {pages_out} pages/s, whole machine")
         }
         (Err(why), _) | (_, Err(why)) => format!("-: {}", clean_str(&why.to_string())),
     }

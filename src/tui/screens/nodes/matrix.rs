@@ -109,13 +109,13 @@ fn legend(
 ) {
     let mut lines = Vec::new();
     if hidden > 0 {
-        lines.push((format!("{hidden} more nodes: < and > move through them"), Role::Warn));
+        lines.push((format!("{hidden} more nodes: < and > scroll"), Role::Warn));
     }
     // From one node to another: what stays on a node may not be counted.
     let node = |at: usize| snapshot.nodes.get(at).map(|node| NodeId(node.raw.id));
     let pair = node(0).zip(node(1).or(node(0)));
     if let Some(Err(why)) = pair.map(|(from, to)| metric.read(snapshot, from, to)) {
-        lines.push((format!("nothing to show: {why}"), Role::Warn));
+        lines.push((format!("no values to show: {why}"), Role::Warn));
     }
     let width = usize::from(area.width.saturating_sub(2));
     if let Some(from) = selected.filter(|_| metric.cost.is_some()) {

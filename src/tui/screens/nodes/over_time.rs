@@ -208,9 +208,9 @@ fn nothing(snapshot: &Snapshot) -> String {
     let why = snapshot.nodes.iter().find_map(|node| NODE_REMOTE_PCT.read(node, snapshot).err());
     match why {
         Some(why) if snapshot.interval_ns.is_some() => {
-            format!("nothing to show: {}", clean_str(&why.to_string()))
+            format!("no values to show: {}", clean_str(&why.to_string()))
         }
-        _ => "nothing to show yet".into(),
+        _ => "no values yet".into(),
     }
 }
 
@@ -242,7 +242,7 @@ fn meaning(columns: &Columns, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let of_cell = match columns {
         Columns::Intervals(_) => "cell: one interval".to_owned(),
         Columns::Lengths { cell, .. } => {
-            format!("cell: the most in {}", seconds(Duration::from_nanos(*cell as u64)))
+            format!("cell: maximum over {}", seconds(Duration::from_nanos(*cell as u64)))
         }
     };
     let mut pen = Pen::new(buf, area, 0, theme.glyphs.ellipsis);

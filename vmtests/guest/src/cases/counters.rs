@@ -104,8 +104,8 @@ fn stalls(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
         absent_with_reason(report, id, &totals);
         if plan.machine.pmu != Pmu::Absent {
             let why = reason(&totals, id);
-            let told = why.contains("opens but counts nothing");
-            report.check(told, format_args!("why there is no {id}"), "opens but counts nothing", why);
+            let told = why.contains("can be opened but does not count");
+            report.check(told, format_args!("why there is no {id}"), "can be opened but does not count", why);
         }
     }
     let stalled = |task: &&Value| {

@@ -22,7 +22,7 @@ pub const TOO_OLD: Case = Case {
     about: "on a kernel without what the probes need it and doctor exit 4, and say what is missing and which kernel has it",
     run: |report, _| {
         let output = tool::run(&ONE_INTERVAL)?;
-        let words = ["bpf task storage", "the kernel's answer", "use linux 6.1 or newer"];
+        let words = ["bpf task storage", "error from the kernel", "use linux 6.1 or newer"];
         says(report, "on this kernel", &output, 4, &words);
         let doctor = tool::run(&["doctor", "--all"])?;
         report.equal("exit code of doctor", "4".to_owned(), show_code(&doctor));

@@ -52,8 +52,10 @@ const IS_COUNTED: bool = cfg!(target_arch = "x86_64");
 
 /// The messages of the self-check for two CPUs: one whose samples do not fall after the instruction that it
 /// waited for, and one that is too slow for enough samples in its time.
-const REFUSALS: [&str; 2] =
-    ["clock samples do not fall behind slow instructions on this CPU", "the self-check of the sampler got"];
+const REFUSALS: [&str; 2] = [
+    "clock samples do not hit the instruction after a slow one on this CPU",
+    "the self-check of the sampler got",
+];
 const MIB: &str = "32";
 /// Metrics that are made of samples.
 const OF_SAMPLES: [&str; 4] =

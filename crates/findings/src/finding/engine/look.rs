@@ -149,7 +149,7 @@ pub(super) struct Reasons {
 /// Why a rule can look at nothing on this machine.
 fn cannot_look(rule: &Rule, snapshot: &Snapshot, hidden: bool) -> Option<Blindness> {
     if rule.group.needs_nodes() && hidden {
-        return Some(Blindness::new(Reason::HiddenNodes, "the machine hides its nodes"));
+        return Some(Blindness::new(Reason::HiddenNodes, "the machine hides its NUMA nodes"));
     }
     if rule.group.needs_nodes() && snapshot.host.topology.nodes.len() < 2 {
         return None;

@@ -18,13 +18,13 @@ const CONVERGING_POINTS: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "balancing-cost",
-    title: "NUMA balancing costs without benefit",
+    title: "NUMA balancing wastes CPU time",
     about: "NUMA balancing takes at least 5 % of a process's time without improving its placement.",
     not_when: &[
-        ("converging", "its share of remote memory has fallen by 5 points"),
-        ("starting", "it is younger than 120 s: first scans are fast by design"),
-        ("tiering", "balancing promotes pages from memory without CPUs"),
-        ("small", "it takes less than a tenth of a CPU"),
+        ("converging", "the process's share of remote memory has fallen by 5 percentage points"),
+        ("starting", "the process is younger than 120 s: its first scans are always fast"),
+        ("tiering", "NUMA balancing promotes pages from memory without CPUs"),
+        ("small", "NUMA balancing takes less than a tenth of a CPU"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Balancing,
@@ -32,8 +32,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[BALANCING_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("share", 5.0, "[S5]; settled scans take far less: 1.3 % was reported upstream [S16]"),
-        Limit::least("cpus", 0.1, "estimate: for less, a wrong move costs more than it gains"),
+        Limit::least("share", 5.0, "[S5]; a settled scan takes far less: 1.3 % was reported upstream [S16]"),
+        Limit::least("cpus", 0.1, "estimate: below this, a wrong move costs more than it gains")
+            .counted_in("CPUs"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -89,9 +90,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let name = of.task().map_or_else(String::new, |task| comm(task.raw.comm));
     let share = seen.facts.share;
     let improved = if seen.confidence == Confidence::Suspected {
-        "; whether that improves its placement is not known"
+        "; it is unknown whether this improves the placement"
     } else {
-        " and has not improved its placement meanwhile"
+        ", and the placement has not improved meanwhile"
     };
     let set = |when, words| Command::new(when, Scope::Host, words, "");
     Advice {
@@ -127,9 +128,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             }],
             Err(_) => Vec::new(),
         },
-        risk: "This affects the whole machine: processes that balancing helps lose that help.".into(),
+        risk: "This affects the whole machine: other processes lose the benefit of NUMA balancing.".into(),
         or_else: vec![format!(
-            "It has just been moved to other nodes: then balancing_pct falls by itself. It is {} now.",
+            "If the process has just been moved to other nodes, balancing_pct falls without action. It is {} now.",
             pct(share)
         )],
     }

@@ -19,12 +19,11 @@ const EVIDENCE: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-off",
     title: "NUMA balancing is off",
-    about: "NUMA balancing is off, but three processes, or a tenth of the busy time, could run nearer to \
-            their memory (spread-over-nodes, memory-on-other-node).",
+    about: "NUMA balancing is off, but three processes, or 10 % of the busy time, could run nearer to their memory (spread-over-nodes, memory-on-other-node).",
     not_when: &[
-        ("bound", "they are bound: balancing would not move them"),
+        ("bound", "the processes are bound: NUMA balancing would not move them"),
         ("tiering", "a node has no CPUs: the same switch controls memory tiers"),
-        ("on", "it is on"),
+        ("on", "NUMA balancing is on"),
     ],
     of: &[SubjectKind::Host],
     group: Group::Balancing,
@@ -32,8 +31,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("processes", 3.0, 2.0, "estimate: three programs are no coincidence"),
-        Limit::least("share", 10.0, "estimate: a tenth of the busy time of the machine"),
+        Limit::until("processes", 3.0, 2.0, "estimate: three programs are not a coincidence")
+            .counted_in("processes"),
+        Limit::least("share", 10.0, "estimate: 10 % of the busy time of the machine"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -63,7 +63,7 @@ struct Facts {
 
 fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
-    let mode = input(mode, "the switch of NUMA balancing is not known")?;
+    let mode = input(mode, "whether NUMA balancing is on is not known")?;
     if mode != 0 || view.topology().nodes.iter().any(|node| view.topology().is_tier(node)) {
         return Err(Unmet::Quiet);
     }
@@ -132,12 +132,10 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 300.0,
         }],
-        risk: "This affects the whole machine, and has slowed databases by a fifth. Switch it off again if \
-               balancing_pct exceeds 5."
+        risk: "This affects the whole machine, and has slowed down databases by 20 %. Switch NUMA balancing off again if balancing_pct exceeds 5."
             .into(),
         or_else: vec![format!(
-            "It was turned off for a program that runs here: pin the listed processes instead. remote_pct \
-             of the first is {}.",
+            "If NUMA balancing was turned off for a program that runs here, pin the listed processes instead. remote_pct of the first is {}.",
             pct(remote)
         )],
         ..Advice::default()

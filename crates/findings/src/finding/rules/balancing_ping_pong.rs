@@ -19,17 +19,16 @@ const SECONDS: f64 = 90.0;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-ping-pong",
     title: "NUMA balancing moves memory to and fro",
-    about: "NUMA balancing moves a tenth of a process's memory in 90 s, and about as many pages come back.",
+    about: "NUMA balancing moves 10 % of a process's memory in 90 s, and about as many pages come back.",
     not_when: &[
-        ("one-way", "few of its pages come back: balancing brings them to where they are used"),
+        ("one-way", "few of the moved pages come back: NUMA balancing moves them to the nodes that use them"),
         (
             "churn",
-            "it has as many page faults as page moves: newly allocated pages move, not the same pages back \
-             and forth",
+            "the process has as many page faults as page moves: newly allocated pages move, not the same pages back and forth",
         ),
-        ("demotion", "a node without CPUs is a source or a target"),
-        ("others", "a fifth of the moved pages belong to other processes"),
-        ("starting", "it is younger than 120 s: balancing has not settled"),
+        ("demotion", "pages move to or from a node without CPUs"),
+        ("others", "20 % or more of the moved pages belong to other processes"),
+        ("starting", "the process is younger than 120 s: NUMA balancing has not settled"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Balancing,
@@ -40,10 +39,14 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "moved",
             10.0,
-            "estimate: a tenth of its memory; a scan that has settled moves next to nothing",
+            "estimate: 10 % of the memory; a scan that has settled moves next to nothing",
         ),
-        Limit::sharp("net", 25.0, "estimate: three quarters of what moved has come back"),
-        Limit::sharp("both", 25.0, "estimate: two nodes each receive and send a quarter of all pages"),
+        Limit::sharp("net", 25.0, "estimate: three quarters of the moved pages have come back"),
+        Limit::sharp(
+            "both",
+            25.0,
+            "estimate: each of two nodes receives and sends a quarter of all moved pages",
+        ),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -160,7 +163,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (rate, cost) = (*rate, *cost);
     Advice {
         sentence: sentence(format!(
-            "NUMA balancing moves {} of {name}'s memory between {} each second, and as much comes back.",
+            "NUMA balancing moves {} of {name}'s memory between {} each second, and about as much comes back.",
             bytes(rate * PAGE),
             nodes(both)
         )),
@@ -185,12 +188,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         stop: Vec::new(),
-        risk: "This affects the whole machine: processes that balancing helps lose that help. Watch their \
-               remote_pct afterwards."
+        risk: "This affects the whole machine: other processes lose the benefit of NUMA balancing. Check their remote_pct afterwards."
             .into(),
         or_else: vec![
-            "The program has phases that use its memory from different nodes: then pages_migrated_balancing_per_s \
-             is near 0 between them."
+            "If the program has phases that use its memory from different nodes, pages_migrated_balancing_per_s is near 0 between the phases."
                 .to_owned(),
         ],
     }

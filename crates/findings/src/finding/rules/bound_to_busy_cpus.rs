@@ -17,15 +17,14 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-busy-cpus",
     title: "Bound to busy CPUs",
-    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs are idle. Only \
-            a note if it is bound to all CPUs of a node.",
+    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs are idle. It is only a note if the affinity has all CPUs of a node.",
     not_when: &[
         ("cpuset", "the cpuset of its container has only these CPUs: see cpus-too-few"),
         ("isolated", "the idle CPUs are isolated"),
-        ("short", "waits last 1 ms or less: normal for the scheduler"),
-        ("rt", "it has a real-time policy"),
-        ("nice", "it has nice 10 or above"),
-        ("throttled", "a quota explains a fifth of its waits"),
+        ("short", "its waits last 1 ms or less, which is normal for the scheduler"),
+        ("rt", "the process has a real-time policy"),
+        ("nice", "the process has a nice value of 10 or more"),
+        ("throttled", "a quota explains 20 % or more of its waits"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Cpus,
@@ -34,9 +33,9 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("wait", 25.0, "estimate: a quarter of a CPU, the least time worth a finding"),
-        Limit::least("share", 10.0, "estimate: a tenth of its CPU time"),
-        Limit::sharp("idle", 1.0, "estimate: one CPU that could run it"),
-        Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
+        Limit::least("share", 10.0, "estimate: 10 % of its CPU time"),
+        Limit::sharp("idle", 1.0, "estimate: one CPU that could run the process").counted_in("CPUs"),
+        Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost").counted_in("us"),
     ],
     // A process that waits all the time uses little.
     idle_too: true,
@@ -111,9 +110,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let online = view.topology().online_cpus().count() as u32;
     let allowed = task.raw.cpus_allowed;
     let which = if allowed > 0 && allowed < online {
-        format!("the {} that it may use", plural(allowed as usize, "CPU"))
+        format!("the {} in its affinity", plural(allowed as usize, "CPU"))
     } else {
-        "the CPUs that its threads may use".to_owned()
+        "the CPUs in the affinity of its threads".to_owned()
     };
     let pid = task.raw.pid;
     let taskset = |cpus: &[u32]| {
@@ -124,7 +123,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let undo = if allowed == 1 && task.threads == 1 {
         taskset(&[task.raw.cpu])
     } else {
-        let words = format!("the lists that taskset -acp {pid} shows now: note them first");
+        let words = format!("the lists that taskset -acp {pid} prints now: save its output first");
         Command::words(When::Now, Scope::Process, words)
     };
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
@@ -141,7 +140,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Command::words(
                 When::ForGood,
                 Scope::Process,
-                "a wider list where it is bound: taskset, numactl, CPUAffinity= of its unit, or its own settings",
+                "a wider list where the affinity is set: taskset, numactl, CPUAffinity= of the unit, or settings of the program",
             ),
         ],
         undo: vec![undo],
@@ -154,9 +153,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "These threads then share CPUs that the binding kept free.".into(),
+        risk: "The threads then share CPUs that the binding kept free.".into(),
         or_else: vec![
-            "Other tasks use its CPUs and should move instead: the Tasks view sorted by CPU shows them."
+            "If other tasks use these CPUs, move those tasks instead: the Tasks view sorted by CPU shows them."
                 .into(),
         ],
     }

@@ -22,21 +22,26 @@ use crate::snapshot::{Container, Task};
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-full-node",
     title: "Bound to a full node",
-    about: "A process is limited to memory of full nodes and waits for it, while other nodes have room.",
+    about: "A process is limited to memory of full nodes and waits for memory, while other nodes have room.",
     not_when: &[
-        ("streaming", "only page cache is reclaimed there: no swap, no pressure"),
-        ("limit", "a container at its memory limit explains it"),
+        (
+            "streaming",
+            "only page cache is reclaimed on the nodes: nothing is swapped, and there is no memory pressure",
+        ),
+        ("limit", "its container is at its memory limit"),
         ("full-everywhere", "no other node has free memory"),
         (
             "cached",
-            "a twentieth of them or more is page cache, and they are above the low watermark: only a note",
+            "the nodes are above the low watermark, and 5 % or more of their memory is page cache (only a note)",
         ),
         (
             "swapped",
-            "none of its pages is in swap, its group does not wait, and no pages of these nodes are \
-                     reclaimed",
+            "none of its pages is in swap, its group does not wait for memory, and no pages of these nodes are reclaimed",
         ),
-        ("other", "it has no major faults and its group no pressure: the pages belong to others"),
+        (
+            "other",
+            "the process has no major faults and its group no memory pressure: the reclaimed pages belong to others",
+        ),
     ],
     of: &[SubjectKind::Process, SubjectKind::Container],
     group: Group::NodeMemory,
@@ -46,18 +51,20 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         WATERMARK,
         KSWAPD,
-        Limit::least("swap-out", 256.0, "estimate: 1 MiB/s; no healthy machine swaps that steadily"),
+        Limit::least("swap-out", 256.0, "estimate: 1 MiB/s; no healthy machine swaps that much all the time")
+            .counted_in("pages/s"),
         Limit::least(
             "pressure",
             FULL_PCT,
-            "[S11]: oomd acts at 60 % for 30 s; a warning must come well before",
+            "[S11]: oomd acts at 60 % for 30 s; a warning must come much earlier",
         ),
-        Limit::least("reclaim", 256.0, "estimate: 1 MiB/s of pages"),
+        Limit::least("reclaim", 256.0, "estimate: 1 MiB/s of pages").counted_in("pages/s"),
         Limit::least(
             "major-faults",
             10.0,
-            "estimate: steady reads from the disk show that its own pages are evicted",
-        ),
+            "estimate: steady reads from the disk show that pages of the process are evicted",
+        )
+        .counted_in("/s"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -84,7 +91,7 @@ fn of_task(task: &Task) -> Result<(Option<Vec<NodeId>>, bool), Unmet> {
     if policy.mode == POLICY_BIND && policy.nodes != 0 {
         return Ok((Some(guards::nodes_of(policy.nodes)), true));
     }
-    let mask = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mask = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     Ok((Some(guards::nodes_of(mask)), false))
 }
 
@@ -226,12 +233,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands.extend(env::bind(&environment, &cpus, &wider, pid, unified));
         undo.extend(env::at_once(env::bind(&environment, &cpus, from, pid, unified)));
     } else if let Some(pid) = pid {
-        let words = format!("moves all of its memory to {}; {} are free there", nodes(to), bytes(free));
+        let words = format!("moves all of its memory to {}, where {} are free", nodes(to), bytes(free));
         // Of a group only some processes would move, and memory cannot leave a cpuset.
         let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= free * 0.85);
         if fits && by_policy {
             commands.extend(env::move_memory(pid, from, to, words));
-            undo.extend(env::move_memory(pid, to, from, "moves all of it, if it fits"));
+            undo.extend(env::move_memory(pid, to, from, "moves all of its memory there, if it fits"));
         }
         commands.push(Command::words(
             When::NextStart,
@@ -241,7 +248,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     }
     Advice {
         sentence: sentence(format!(
-            "{label} may take memory from {} only, and none is left there; {} are free on {}.",
+            "{label} is limited to memory of {}, where none is left; {} are free on {}.",
             nodes(from),
             bytes(free),
             nodes(to)
@@ -249,9 +256,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         check: hurts.iter().map(check).collect(),
-        risk: "Some of its memory becomes remote: slower than local, faster than a disk.".into(),
+        risk: "Some of the memory becomes remote: slower than local memory, faster than a disk.".into(),
         or_else: vec![format!(
-            "A leak: then its resident memory grows without end. It is {} now.",
+            "A leak, if its resident memory keeps growing (now {}).",
             bytes(of.task().map_or(0.0, |task| task.rss_bytes as f64))
         )],
         ..Advice::default()

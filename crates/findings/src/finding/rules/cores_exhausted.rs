@@ -21,12 +21,13 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All hardware threads are busy",
-    about: "Nine of ten cores have all hardware threads busy. It is a warning only if both hold: \
-            counters show little gain from the second thread, and quotas exceed the capacity of the cores by \
-            a tenth. Where nodes are hidden, one socket is enough.",
+    about: "Nine of ten cores have all hardware threads busy. It is a warning only if counters show little gain from the second thread, and quotas exceed the capacity of the cores by 10 %. Where nodes are hidden, one socket is enough.",
     not_when: &[
-        ("no-smt", "cores have one thread"),
-        ("nice", "tasks with nice 10 or above, SCHED_BATCH or SCHED_IDLE use half of the time or more"),
+        ("no-smt", "cores have one thread each"),
+        (
+            "nice",
+            "tasks with a nice value of 10 or more, SCHED_BATCH or SCHED_IDLE use half of the time or more",
+        ),
         ("half-idle", "more than a tenth of the cores have a thread that is less than 80 % busy"),
     ],
     of: &[SubjectKind::Host, SubjectKind::Socket],
@@ -35,20 +36,20 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("cores", 90.0, 80.0, "estimate: all cores, with room for short gaps"),
+        Limit::until("cores", 90.0, 80.0, "estimate: all cores, except for short gaps"),
         Limit::until(
             "thread",
             80.0,
             70.0,
-            "estimate: a thread that idles a fifth of the time leaves the core to the other",
+            "estimate: a thread that is idle for 20 % of the time leaves the core to its sibling",
         ),
         Limit::until(
             "speed",
             65.0,
             70.0,
-            "[S1]: a second thread adds 20 % on one machine and 40 to 50 % on others",
+            "[S1]: a second thread adds 20 % throughput on one machine and 40 to 50 % on others",
         ),
-        Limit::least("promised", 110.0, "estimate: the quotas promise more than the cores can deliver"),
+        Limit::least("promised", 110.0, "estimate: the quotas add up to more than the cores can deliver"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -181,7 +182,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if let Part::Socket(id, _) = part
         && view.ran_in(&Counts::default(), Region::Socket(id)).is_none()
     {
-        return Err(waiting::unknown("time of tasks is not kept by sockets (--places l3)"));
+        return Err(waiting::unknown("CPU time is not kept per socket (needs --places l3)"));
     }
     if may_wait(view, part) {
         return Err(Unmet::Quiet);
@@ -229,15 +230,15 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let work = match (seen.facts.capacity, measured) {
         (Some(capacity), _) => format!("{cpus} CPUs do the work of {capacity:.0} cores"),
         (None, Some((least, most))) => format!(
-            "{cpus} CPUs do the work of {:.0} to {:.0} cores, by what calibrate measured",
+            "{cpus} CPUs do the work of {:.0} to {:.0} cores, as calibrate measured",
             cores(least),
             cores(most)
         ),
-        (None, None) => format!("{cpus} CPUs share the units of {all} cores"),
+        (None, None) => format!("{cpus} CPUs share the execution units of {all} cores"),
     };
     let promised = match seen.severity {
         Severity::Info => String::new(),
-        _ => format!("; quotas promise {:.0} CPUs", promised(view, part)),
+        _ => format!("; quotas add up to {:.0} CPUs", promised(view, part)),
     };
     let idlest = match part {
         Part::Whole => None,
@@ -245,12 +246,11 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let or_else = match idlest {
         Some((other, load, _)) => format!(
-            "{} is {} busy: the scheduler moves tasks there unless they are bound; run_pct_by_socket shows whether it does.",
+            "{} is {} busy: the scheduler moves unbound tasks there; run_pct_by_socket shows whether it does.",
             other.title(),
             pct(load)
         ),
-        None => "Placement does not help here: run fewer services, or add machines. Waits for CPUs \
-                 (runq_wait_pct) show whether the machine is too full."
+        None => "Placement does not help here: run fewer services, or add machines. runq_wait_pct shows how long tasks wait for CPUs."
             .to_owned(),
     };
     let whose = match part {

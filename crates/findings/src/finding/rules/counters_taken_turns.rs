@@ -12,8 +12,8 @@ pub(super) static RULE: Rule = Rule {
     title: "Hardware counters are shared",
     about: "Hardware counters were on the PMU for less than 95 % of the time; counts are scaled up.",
     not_when: &[
-        ("short", "it lasts less than 30 s, as a short perf stat does"),
-        ("no-counters", "none is open"),
+        ("short", "sharing lasts less than 30 s, as during a short perf stat"),
+        ("no-counters", "no hardware counter is open"),
     ],
     of: &[SubjectKind::Host],
     group: Group::Machine,
@@ -24,7 +24,7 @@ pub(super) static RULE: Rule = Rule {
         "running",
         95.0,
         97.0,
-        "estimate: beyond that the error of scaling is more than 5 %",
+        "estimate: below this, the error of scaling is more than 5 %",
     )],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -63,8 +63,7 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(running)
         )),
         or_else: vec![format!(
-            "A guest, or a core with both threads on, has fewer counters than usual: then choose fewer \
-             --events. It is {} now.",
+            "If this is a guest, or a core with both threads on, the CPU has fewer counters than usual: request fewer --events. The share is {} now.",
             pct(running)
         )],
         ..Advice::default()

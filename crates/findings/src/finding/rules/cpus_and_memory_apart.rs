@@ -16,12 +16,12 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-and-memory-apart",
     title: "CPUs of one node, memory of another",
-    about: "The CPUs and the memory that a process may use have no node in common: every access is remote.",
+    about: "The allowed CPUs and the allowed memory of a process have no node in common: every access is remote.",
     not_when: &[
-        ("memory-only", "the nodes of its memory have no CPUs: that is deliberate"),
-        ("no-memory", "the nodes of its CPUs have no memory"),
-        ("prefer", "a preferred node is no limit"),
-        ("small", "it has little memory"),
+        ("memory-only", "the allowed memory is on nodes without CPUs, which is deliberate"),
+        ("no-memory", "the allowed CPUs are on nodes without memory"),
+        ("prefer", "the node is only preferred: memory can come from other nodes"),
+        ("small", "the process has little memory"),
     ],
     of: &[SubjectKind::Process, SubjectKind::Container],
     group: Group::Placement,
@@ -146,10 +146,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let each = |from, to, words: &'static str| {
         moved.iter().filter_map(move |pid| env::move_memory(*pid, from, to, words))
     };
-    commands.extend(each(mems, cpus, "where memory did not follow"));
+    commands.extend(each(mems, cpus, "where the memory stayed behind"));
     if target == cpus && matches!(of, SubjectRef::Process(_)) {
         let start = format!(
-            "start it with numactl --cpunodebind={} {}",
+            "start the program with numactl --cpunodebind={} {}",
             super::super::command::node_list(cpus),
             env::preferred(cpus)
         );
@@ -161,7 +161,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         None => vec![Command::words(
             When::Now,
             Scope::Process,
-            "bind it to its former CPUs: note the output of taskset -acp before",
+            "bind the process to its former CPUs: save the output of taskset -acp first",
         )],
     };
     undo.extend(each(cpus, mems, "moves all of its memory there"));
@@ -171,7 +171,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     }
     Advice {
         sentence: sentence(format!(
-            "{label} may run on {} only and take memory from {} only: every access is remote.",
+            "{label} is limited to CPUs of {} and to memory of {}: every access is remote.",
             nodes(cpus),
             nodes(mems)
         )),
@@ -182,8 +182,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk: format!("The group stalls while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![format!(
-            "The memory of {} may be reserved for another group: check mems_allowed of other groups. Here \
-             it is {}.",
+            "If the memory of {} is reserved for another group, mems_allowed of that group names it. Here mems_allowed is {}.",
             nodes(cpus),
             super::super::command::node_list(mems)
         )],

@@ -15,12 +15,11 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
     title: "Too few CPUs for its threads",
-    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs are idle. A \
-            warning if its quota exceeds its CPUs.",
+    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs are idle. It is a warning if the container's quota exceeds its CPUs.",
     not_when: &[
-        ("quota", "its quota is no larger than its CPUs"),
+        ("quota", "its quota is not larger than its number of CPUs"),
         ("isolated", "the idle CPUs are isolated"),
-        ("batch", "tasks with nice 10 or above use half of its time or more"),
+        ("batch", "tasks with a nice value of 10 or more use half of its time or more"),
     ],
     of: &[SubjectKind::Container],
     group: Group::Cpus,
@@ -28,10 +27,10 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id, "cpus_allowed"],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 95.0, "by definition of full: all of its CPUs that can be used"),
+        Limit::least("busy", 95.0, "by definition of full: all CPUs that are available to the container"),
         Limit::least("wait", 25.0, "estimate: a quarter of its CPU time"),
         Limit::least("idle", 25.0, "estimate: a quarter of its CPUs, and at least one"),
-        Limit::sharp("quota", 110.0, "estimate: a quota above its CPUs contradicts itself"),
+        Limit::sharp("quota", 110.0, "estimate: a quota above the number of CPUs contradicts the cpuset"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -130,7 +129,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let threads = of.task().map_or(0, |task| task.threads);
     Advice {
         sentence: sentence(format!(
-            "{label} may use {} CPUs, all busy; its {threads} threads wait {} s of each second, and {} CPUs are idle.",
+            "{label} is limited to {} CPUs, all busy; its {threads} threads wait {} s of each second, and {} CPUs are idle.",
             cpus.len(),
             number(wait),
             number(idle)
@@ -147,7 +146,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Others have fewer idle CPUs.".into(),
-        or_else: vec![format!("It has more threads than it needs ({threads}).")],
+        risk: "Other programs have fewer idle CPUs.".into(),
+        or_else: vec![format!(
+            "If the container has more threads than it needs (now {threads}), reduce their number."
+        )],
     }
 }

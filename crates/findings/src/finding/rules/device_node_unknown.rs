@@ -12,11 +12,10 @@ use crate::text::{clean_str, plural};
 pub(super) static RULE: Rule = Rule {
     id: "device-node-unknown",
     title: "The firmware hides the node of a device",
-    about: "The firmware does not give the node of a GPU, an NVMe disk or a network card, so rules about \
-            its place do not run.",
+    about: "The firmware does not give the node of a GPU, an NVMe disk or a network card. Rules about the place of devices do not run.",
     not_when: &[
         ("one-node", "the machine has one node"),
-        ("vm", "it is a virtual machine: hypervisors often hide it"),
+        ("vm", "the machine is virtual: hypervisors often hide the node of a device"),
         ("other-bus", "the device is not a PCI function"),
     ],
     of: &[SubjectKind::Host],
@@ -62,8 +61,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, _: &Seen<()>) -> Advice {
     let more = names.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let words = [
-        "firmware: enable NUMA for I/O (PCI root bridges, _PXM), or update it",
-        "or write the node to /sys/bus/pci/devices/ADDRESS/numa_node, where it is known; this taints the kernel",
+        "firmware: enable NUMA for I/O (PCI root bridges, _PXM), or update the firmware",
+        "or write the node, if known, to /sys/bus/pci/devices/ADDRESS/numa_node; this taints the kernel",
     ];
     Advice {
         sentence: sentence(format!(
@@ -72,7 +71,9 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, _: &Seen<()>) -> Advice {
             names[..names.len().min(NAMED)].join(", ")
         )),
         commands: words.map(|words| Command::words(When::ForGood, Scope::Host, words)).into(),
-        or_else: vec!["The device is behind a bridge shared by all sockets and has no node.".into()],
+        or_else: vec![
+            "The device can be behind a bridge that all sockets share, and then has no node.".into(),
+        ],
         ..Advice::default()
     }
 }

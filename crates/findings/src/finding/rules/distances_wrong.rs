@@ -14,23 +14,23 @@ const LOCAL: u32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "distances-wrong",
     title: "The firmware's distances are wrong",
-    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of \
-            calibrate by a factor of 1.5 or more.",
+    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of calibrate by a factor of 1.5 or more.",
     not_when: &[
-        ("vm", "it is a virtual machine: hypervisors invent distances"),
+        ("vm", "the machine is virtual: hypervisors invent distances"),
         (
             "same-order",
-            "they are symmetric, nodes of one socket are nearer, and measured latencies agree within a \
-             factor of 1.5",
+            "distances are symmetric, nodes of one socket are nearer, and measured latencies agree within a factor of 1.5",
         ),
-        ("one-socket", "it has one socket: its nodes may well be equally far"),
+        ("one-socket", "the machine has one socket: its nodes can be equally far"),
     ],
     of: &[SubjectKind::Host],
     group: Group::Machine,
     gravest: Severity::Info,
     needs: &[],
     hold: Hold::AT_ONCE,
-    limits: &[Limit::sharp("times", 1.5, "estimate: sockets of one machine differ by less")],
+    limits: &[
+        Limit::sharp("times", 1.5, "estimate: sockets of one machine differ by less").counted_in("times")
+    ],
     idle_too: true,
     judge: &Condition { look, advise },
 };
@@ -66,9 +66,9 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
             let Some(distance) = topology.distance(*from, *to) else { continue };
             let back = topology.distance(*to, *from).unwrap_or(distance);
             let why = match from == to {
-                true if distance != LOCAL => "a node's distance to itself must be 10",
-                false if distance <= LOCAL => "only a node itself may be that near",
-                false if distance != back => "the distance back is different",
+                true if distance != LOCAL => "the distance of a node to itself must be 10",
+                false if distance <= LOCAL => "only the node itself has a distance of 10",
+                false if distance != back => "the distance in the other direction is different",
                 _ => continue,
             };
             return Some(Wrong { from: *from, to: *to, distance, why: Why::Words(why) });
@@ -111,7 +111,7 @@ fn equal(topology: &Topology, nodes: &[NodeId]) -> Option<Wrong> {
         from: *from,
         to: *to,
         distance: first,
-        why: Why::Words("they are in one socket, and other sockets are as far"),
+        why: Why::Words("both nodes are in one socket, and nodes of other sockets are as far"),
     })
 }
 
@@ -146,12 +146,11 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 number(ratio),
                 number(says / 10.0)
             ),
-            "The machine was busy during calibration: numatop-ng calibrate --show prints the spread of each latency. Gains are computed from measured latencies.",
+            "If the machine was busy during calibration, the latencies are wrong: numatop-ng calibrate --show prints their spread. Gains are computed from measured latencies.",
         ),
         Some(Why::Words(why)) => (
             why.to_owned(),
-            "The distances are unusual but right: then a firmware update does not change them. Gains of \
-             placement are computed from them; numatop-ng calibrate measures real ones.",
+            "If the distances are unusual but right, a firmware update does not change them. Gains of placement are computed from SLIT; numatop-ng calibrate measures real distances.",
         ),
         None => return Advice::default(),
     };

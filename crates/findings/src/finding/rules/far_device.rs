@@ -25,18 +25,17 @@ use crate::snapshot::Container;
 pub(super) static RULE: Rule = Rule {
     id: "far-device",
     title: "Its disks are on another node",
-    about: "A container, unit or process runs on one node, and four fifths of its disk traffic goes to disks of another node. \
-            The cost is not measured.",
+    about: "A container, unit or process runs on one node, and 80 % of its disk traffic goes to disks of another node. The cost is not measured.",
     not_when: &[
         ("nodeless", "the firmware does not give the node of its disks, or they are network disks"),
         (
             "cached",
-            "fewer than 50 MB and 5,000 requests a second reach disks: the page cache answers the rest",
+            "less than 50 MB/s and fewer than 5,000 requests/s reach disks: the page cache answers the rest",
         ),
-        ("several-nodes", "a fifth of its time or more is on other nodes"),
-        ("near", "a fifth of its bytes or more come from disks of its own node or a third one"),
-        ("group", "it is not a container, unit or machine, or only its children have the finding"),
-        ("in-container", "its container's disk traffic is known, and judged instead"),
+        ("several-nodes", "20 % or more of its time is on other nodes"),
+        ("near", "20 % or more of its bytes are on disks of its own node or of a third node"),
+        ("group", "only containers, units and machines are judged; or the finding belongs to its children"),
+        ("in-container", "the disk traffic of its container is known: the container is judged instead"),
     ],
     of: &[SubjectKind::Container, SubjectKind::Process],
     group: Group::Devices,
@@ -44,14 +43,16 @@ pub(super) static RULE: Rule = Rule {
     needs: &[],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("share", 80.0, "estimate: less is no reason to move"),
-        Limit::least("bytes", 50e6, "estimate: a hundredth of what a current disk can do"),
+        Limit::least("share", 80.0, "estimate: less is no reason to move a program"),
+        Limit::least("bytes", 50e6, "estimate: 1 % of the throughput of a current disk")
+            .counted_in("bytes/s"),
         Limit::least(
             "requests",
             5000.0,
-            "estimate: at 10 us more for each, 5 % of the time is spent waiting",
-        ),
-        Limit::sharp("home", 80.0, "[S3]: as for memory, most of it on one node"),
+            "estimate: if each takes 10 us longer, 5 % of the time is spent waiting",
+        )
+        .counted_in("/s"),
+        Limit::sharp("home", 80.0, "[S3]: as for memory, most of the time on one node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -204,16 +205,16 @@ pub(super) fn move_to(view: &View<'_>, of: &SubjectRef<'_>, node: NodeId) -> Adv
                 );
             }
             risk = format!(
-                "Its threads start with cold caches, and memory that stays behind becomes remote. \
-                 {RISK_OF_MOVE}"
+                "Its threads start with cold caches, and memory that stays behind becomes remote. {RISK_OF_MOVE}"
             );
         }
         Ok(_) => {
-            let words = format!("it does not fit on node {node}");
+            let words = format!("the program does not fit on node {node}");
             commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
         Err(_) => {
-            let words = format!("whether it fits on node {node} is not known: its memory is not located");
+            let words =
+                format!("whether the program fits on node {node} is not known: its memory is not located");
             commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
     }
@@ -254,7 +255,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         )),
         check: vec![check(of, DISK_FAR_PCT.id, (far, 100.0 - view.rule.limit("share", false)), true)],
         or_else: vec![format!(
-            "The disk is slow from every node: then a program on node {node} waits as long. The cost of the distance is not measured."
+            "If the disk is slow from every node, a program on node {node} waits as long. The cost of the distance is not measured."
         )],
         ..moved
     }

@@ -14,17 +14,17 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "far-network",
     title: "Its packets arrive on another node",
-    about: "A process runs on one node, and CPUs of other nodes process four fifths of the bytes that it receives (softirq). The \
+    about: "A process runs on one node, and CPUs of other nodes process 80 % of the bytes that the process receives (softirq). The \
             cost is not measured.",
     not_when: &[
-        ("little", "it receives less than 50 MB/s, and reads sockets fewer than 20,000 times a second"),
-        ("several-nodes", "a fifth of its time or more is on other nodes"),
-        ("near", "a fifth of its bytes or more arrive on its own node"),
         (
-            "interrupts",
-            "the interrupts of a network card are far from the card: interrupts-off-node is the cause",
+            "little",
+            "the process receives less than 50 MB/s and reads sockets fewer than 20,000 times a second",
         ),
-        ("isolated", "its CPUs are isolated"),
+        ("several-nodes", "20 % or more of its time is on other nodes"),
+        ("near", "20 % or more of its bytes arrive on its own node"),
+        ("interrupts", "interrupts of a network card are handled far from the card: see interrupts-off-node"),
+        ("isolated", "its allowed CPUs are isolated"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Devices,
@@ -32,10 +32,16 @@ pub(super) static RULE: Rule = Rule {
     needs: &[FAR_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("far", 80.0, "estimate: less is no reason to move"),
-        Limit::least("bytes", 50e6, "estimate: a hundredth of what a current network card can do"),
-        Limit::least("reads", 20_000.0, "estimate: at 1 us more for each, 2 % of the time is spent waiting"),
-        Limit::sharp("home", 80.0, "[S3]: as for memory, most of it on one node"),
+        Limit::least("far", 80.0, "estimate: less is no reason to move a program"),
+        Limit::least("bytes", 50e6, "estimate: 1 % of the throughput of a current network card")
+            .counted_in("bytes/s"),
+        Limit::least(
+            "reads",
+            20_000.0,
+            "estimate: if each takes 1 us longer, 2 % of the time is spent waiting",
+        )
+        .counted_in("/s"),
+        Limit::sharp("home", 80.0, "[S3]: as for memory, most of the time on one node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -112,7 +118,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         )),
         check: vec![check(of, FAR_PCT.id, (far, 100.0 - view.rule.limit("far", false)), true)],
         or_else: vec![format!(
-            "If the network card is on node {home}, move its queues instead: give their interrupts, or RPS and RFS, CPUs of node {home}."
+            "If the network card is on node {home}, move its queues instead: assign CPUs of node {home} to their interrupts, or to RPS and RFS."
         )],
         ..move_to(view, of, node)
     }

@@ -14,19 +14,18 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "gpu-away",
     title: "Its GPU is on another node",
-    about: "A process holds a GPU or another accelerator of one node, and four fifths of its time or half of its memory is on other nodes. \
-            The cost is not measured.",
+    about: "A process holds a GPU or another accelerator of one node, and 80 % of its time or half of its memory is on other nodes. The cost is not measured.",
     not_when: &[
         ("several", "its accelerators are on several nodes"),
-        ("nodeless", "the firmware does not give the node of one of them"),
-        ("no-cpus", "their node has no CPUs online"),
+        ("nodeless", "the firmware does not give the node of one of its accelerators"),
+        ("no-cpus", "the node of its accelerators has no CPUs online"),
         (
             "bound-away",
-            "its cpuset has no CPU of that node: the finding names the cpuset and prints no command",
+            "its cpuset has no CPU of the accelerator's node: the finding names the cpuset and prints no command",
         ),
-        ("idle", "it uses less than half a CPU"),
-        ("display", "it holds display devices only (/dev/dri/cardN)"),
-        ("small", "it runs near them, and little of its memory is elsewhere"),
+        ("idle", "the process uses less than half a CPU"),
+        ("display", "the process holds display devices only (/dev/dri/cardN)"),
+        ("small", "the process runs near its accelerators, and little of its memory is elsewhere"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Devices,
@@ -34,9 +33,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[ACCELERATORS.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("far", 80.0, "[S3]: as for memory, most of it elsewhere"),
-        Limit::least("home", 50.0, "estimate: its home is where it spends most of its time"),
-        Limit::least("memory", 50.0, "estimate: less is no reason to move"),
+        Limit::least("far", 80.0, "[S3]: as for memory, most of the time elsewhere"),
+        Limit::least("home", 50.0, "estimate: the home node is where the process spends most of its time"),
+        Limit::least("memory", 50.0, "estimate: less is no reason to move a program"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -121,7 +120,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let process = cores::name(view, of);
     let what = match (away, bound_to) {
         (Away::Time(far), bound_to) => {
-            let cpuset = bound_to.as_ref().map(|cpus| format!(": its cpuset is CPUs {cpus}"));
+            let cpuset = bound_to.as_ref().map(|cpus| format!(", because its cpuset has CPUs {cpus} only"));
             let (far, cpuset) = (pct(*far), cpuset.unwrap_or_default());
             format!(
                 "{process} holds {names} on node {node}, and spends {far} of its time on other nodes{cpuset}."
@@ -151,7 +150,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Away::Memory(..) => super::remote_falls(of.subject(), view.remote_pct(of).ok(), 20.0),
         },
         or_else: vec![
-            "It holds the accelerator without using it: some programs open every device they find.".into(),
+            "If the process holds the accelerator without using it, the node does not matter: some programs open every device they find.".into(),
         ],
         ..moved
     }

@@ -17,15 +17,14 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "hugetlb-on-other-node",
     title: "Huge pages of another node's pool",
-    about: "The hugetlb pool of the node where a process runs is used up, and a fifth of its memory comes from pools of \
-            other nodes. A warning if the gain is large enough.",
+    about: "The hugetlb pool of the node where a process runs is used up, and 20 % of its memory comes from pools of other nodes. It is a warning if the gain is large enough.",
     not_when: &[
-        ("thp", "its huge pages are transparent, or it has none"),
-        ("policy", "its policy, or that of a fifth of its memory, interleaves memory or names nodes"),
-        ("pool-even", "the pools are equal on all nodes, and it runs on all of them"),
-        ("pool-has-room", "the pool of its node has free pages, or has as many as it uses"),
-        ("mems-elsewhere", "it may not take memory from the node where it runs"),
-        ("small-pages", "the memory on other nodes is in small pages"),
+        ("thp", "the process has no huge pages, or only transparent ones"),
+        ("policy", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
+        ("pool-even", "the pools are equal on all nodes, and the process runs on all of them"),
+        ("pool-has-room", "the pool of its node has free pages, or as many as the process uses"),
+        ("mems-elsewhere", "memory of the node where the process runs is not allowed"),
+        ("small-pages", "its memory on other nodes is in small pages"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Placement,
@@ -73,7 +72,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if home.0 >= 64 || mems >> home.0 & 1 == 0 {
         return Err(Unmet::Quiet);
     }
@@ -179,17 +178,22 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         );
         commands.push(Command::new(When::NextStart, Scope::Host, set(home, wanted), words));
         let back = |node: &NodeId| {
-            let words = format!("and frees those of node {node}");
+            let words = format!("frees the huge pages of node {node}");
             Command::new(When::NextStart, Scope::Host, set(*node, left(node)), words)
         };
         commands.extend(from.iter().map(back));
         let again = |node: &NodeId| {
-            Command::new(When::Now, Scope::Host, set(*node, there(node).total), "the size that it has now")
+            Command::new(
+                When::Now,
+                Scope::Host,
+                set(*node, there(node).total),
+                "the present size of the pool",
+            )
         };
         undo.extend([home].iter().chain(from).map(again));
     } else {
         let words = format!(
-            "node {home} has {} free and needs {}: first stop something or drop its page cache",
+            "node {home} has {} free and needs {}: first stop a program there or drop its page cache",
             bytes(room),
             bytes(seen.facts.bytes)
         );
@@ -221,11 +225,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
-            "This affects the whole machine: node {home} moves pages away to form huge ones, and may get \
-             fewer than requested: read the number back."
+            "This affects the whole machine: node {home} moves pages away to form huge ones. It can get fewer than requested: read the number back."
         ),
         or_else: vec![format!(
-            "The program starts before the pools are filled: then free_hugepages of node {home} is above 0 soon after its start; start it later. It is 0 now."
+            "If the program starts before the pools are filled, free_hugepages of node {home} is above 0 soon after its start (now 0): start the program later."
         )],
     }
 }

@@ -18,19 +18,21 @@ use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
-    title: "It waits while another node idles",
-    about: "A process that may run anywhere waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
-            half idle. A warning if it fits there.",
+    title: "It waits while another node is idle",
+    about: "A process without binding waits for CPUs of a busy node, at least 25 % of a CPU, while another node is half idle. It is a warning if the process fits on the idle node.",
     not_when: &[
         (
             "bound",
-            "an affinity or a cpuset limits it, or those of its threads that have a fifth of its waits",
+            "an affinity or a cpuset limits the process, or those of its threads that have 20 % of its waits",
         ),
         ("isolated", "the idle CPUs are isolated"),
-        ("short", "waits last 1 ms or less: normal for the scheduler"),
-        ("rt", "it has a real-time policy"),
-        ("throttled", "a quota explains a fifth of its waits"),
-        ("balancing-places", "once a second or more, NUMA balancing keeps it there or fails to move it"),
+        ("short", "its waits last 1 ms or less, which is normal for the scheduler"),
+        ("rt", "the process has a real-time policy"),
+        ("throttled", "a quota explains 20 % or more of its waits"),
+        (
+            "balancing-places",
+            "once a second or more, NUMA balancing keeps the process there or fails to move it",
+        ),
     ],
     of: &[SubjectKind::Process],
     group: Group::Cpus,
@@ -39,11 +41,16 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("wait", 25.0, "estimate: a quarter of a CPU, the least time worth a finding"),
-        Limit::least("share", 10.0, "estimate: a tenth of its CPU time"),
+        Limit::least("share", 10.0, "estimate: 10 % of its CPU time"),
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
-        Limit::until("idle", 50.0, 60.0, "estimate: half of a node idle is more than a gap between tasks"),
-        Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost, in us"),
-        Limit::sharp("stuck", 1.0, "estimate: once a second is not chance"),
+        Limit::until(
+            "idle",
+            50.0,
+            60.0,
+            "estimate: if half of a node is idle, this is more than a gap between tasks",
+        ),
+        Limit::sharp("grain", 1000.0, "[S17]: twice the scheduler's migration cost").counted_in("us"),
+        Limit::sharp("stuck", 1.0, "estimate: once a second is not chance").counted_in("/s"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -89,7 +96,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if each_us <= view.limit("grain") {
         return Err(Unmet::Quiet);
     }
-    let may = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    let may = input(task.cpu_nodes, "its allowed nodes are not known")?;
     let everywhere = view.whole_nodes().iter().all(|node| node.0 < 64 && may >> node.0 & 1 == 1);
     let Some(now) = waiting::row_now(view, of) else { return Err(Unmet::Quiet) };
     if !everywhere || waiting::is_bound(view, now) || waiting::is_throttled(now) {
@@ -185,13 +192,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            format!("Node {other} has less room for others. {RISK_OF_MOVE}")
+            format!("Node {other} then has less room for other programs. {RISK_OF_MOVE}")
         },
         commands,
         undo,
         or_else: iter::once(
-            "The scheduler keeps it there: on wakeup it does not balance across distances \
-             above 30. Or its threads have their own affinity (check their cpus_allowed)."
+            "The scheduler can keep the process there: on wakeup it does not balance across distances above 30. If its threads have their own affinity, cpus_allowed shows it."
                 .to_owned(),
         )
         .chain(view.or_else_scheduler())

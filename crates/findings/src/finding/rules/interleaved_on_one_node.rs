@@ -17,17 +17,17 @@ const CHILDREN: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "interleaved-on-one-node",
     title: "Interleaved memory, used from one node",
-    about: "A process interleaves its memory over several nodes but runs on one that has room for all of it.",
+    about: "A process interleaves its memory over several nodes but runs on one node that has room for all of it.",
     not_when: &[
         (
             "bandwidth",
-            "its node makes 50 memory accesses per us or more: several controllers serve it better",
+            "its node makes 50 memory accesses per us or more: several memory controllers serve it better",
         ),
-        ("half", "it is larger than half of the node: interleaving protects the node"),
-        ("children", "five children or more run on other nodes: its policy is for them"),
-        ("no-room", "the memory does not fit on the node where it runs"),
-        ("bound", "it may not take memory from the node where it runs"),
-        ("shared", "a fifth of its memory is shared with others"),
+        ("half", "its memory is larger than half of the node: interleaving protects the node"),
+        ("children", "five or more of its child processes run on other nodes: its policy is meant for them"),
+        ("no-room", "its memory does not fit on the node where the process runs"),
+        ("bound", "memory of the node where the process runs is not allowed"),
+        ("shared", "20 % or more of its memory is shared with other processes"),
         ("moving", "its placement is changing"),
     ],
     of: &[SubjectKind::Process],
@@ -38,7 +38,8 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::until("home", 95.0, 90.0, "estimate: all of its time, except short moves by the scheduler"),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node")
+            .counted_in("/s"),
         Limit::sharp("half", 50.0, "estimate: the other half is left to other programs"),
     ],
     idle_too: false,
@@ -76,7 +77,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if ran < view.limit("home") || outside < view.limit("remote") || !guards::is_large(view, &placed) {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if mems >> home.0 & 1 == 0 || guards::is_own_memory(of) != Some(true) {
         return Err(Unmet::Quiet);
     }
@@ -126,14 +127,14 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };
     let Facts { home, away_pct: away, .. } = seen.facts;
-    let words = format!("moves {} to node {home}; new pages still interleave", bytes(seen.facts.bytes));
+    let words = format!("moves {} to node {home}; new pages are still interleaved", bytes(seen.facts.bytes));
     let mut commands: Vec<Command> =
         env::move_memory(task.raw.pid, &seen.facts.from, &[home], words).into_iter().collect();
-    let start = format!("start it with numactl --preferred={home} in place of --interleave");
+    let start = format!("start the program with numactl --preferred={home} in place of --interleave");
     commands.push(Command::words(When::NextStart, Scope::Process, start));
     Advice {
         sentence: sentence(format!(
-            "{} spreads its memory over {} nodes but runs on node {home}, where all of it fits.",
+            "{} interleaves its memory over {} nodes but runs on node {home}, where all of it fits.",
             comm(task.raw.comm),
             seen.facts.over
         )),
@@ -146,10 +147,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             (2.0 * placed.error).max(5.0),
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
-        risk: format!("One memory controller serves it. {RISK_OF_MOVE}"),
+        risk: format!("Only one memory controller then serves the process. {RISK_OF_MOVE}"),
         or_else: vec![format!(
-            "It needs the bandwidth of several memory controllers, or will grow: {} of its memory is on \
-             other nodes.",
+            "If the process needs the bandwidth of several memory controllers, or will grow, interleaving is right: {} of its memory is on other nodes.",
             pct(away)
         )],
     }

@@ -14,17 +14,16 @@ use crate::text::quantity::count;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-off-node",
     title: "Interrupts far from their device",
-    about: "CPUs of other nodes handle nearly all interrupts of a device, and spend at least 2 % of a node on \
-            interrupts.",
+    about: "CPUs of other nodes handle nearly all interrupts of a device, and spend at least 2 % of a node's time on interrupts.",
     not_when: &[
-        ("no-cpus", "its node has no CPUs online"),
-        ("isolated", "all CPUs of its node are isolated"),
-        ("partly", "a tenth or more of its interrupts are handled on its own node"),
+        ("no-cpus", "the node of the device has no CPUs online"),
+        ("isolated", "all CPUs of the device's node are isolated"),
+        ("partly", "10 % or more of its interrupts are handled on its own node"),
         (
             "few",
-            "it has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
+            "the device has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
         ),
-        ("nodeless", "its node, or the CPUs that handle its interrupts, are unknown"),
+        ("nodeless", "the device's node, or the CPUs that handle its interrupts, are unknown"),
     ],
     of: &[SubjectKind::Device],
     group: Group::Devices,
@@ -32,13 +31,19 @@ pub(super) static RULE: Rule = Rule {
     needs: &[IRQ_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("irq", 2.0, "estimate: below a fiftieth of a node moving them gains little"),
-        Limit::until("away", 90.0, 80.0, "estimate: one or two local queues do not change the case"),
+        Limit::least("irq", 2.0, "estimate: below 2 % of a node, moving the interrupts gains little"),
+        Limit::until(
+            "away",
+            90.0,
+            80.0,
+            "estimate: one or two queues on the device's own node do not change the result",
+        ),
         Limit::least(
             "rate",
             1000.0,
-            "estimate: at a few microseconds each, fewer take less than a hundredth of a CPU",
-        ),
+            "estimate: at a few microseconds each, fewer take less than 1 % of a CPU",
+        )
+        .counted_in("/s"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -67,7 +72,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let shares = rows.filter_map(|row| Some((NodeId(row.raw.id), view.node_number(&IRQ_PCT, row).ok()?)));
     let Some((node, irq)) = shares.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0))) else {
         return Err(super::waiting::unknown(
-            "the time in interrupts of the nodes that handle them is not known",
+            "the interrupt time of the nodes that handle its interrupts is not known",
         ));
     };
     if irq < view.limit("irq") {
@@ -166,12 +171,12 @@ const SEEN_AFTER_S: f64 = 60.0;
 pub(super) fn move_interrupts(address: &str, cpus: &[u32], before: &[u32]) -> (Vec<Command>, Vec<Command>) {
     let keep = line("grep . /proc/irq/*/smp_affinity_list > /root/irq-before.txt");
     let to = |cpus: &[u32]| line("for i in").interrupts_of(address, cpus);
-    let words = "if irqbalance is running, stop it first: it would overwrite these lists";
+    let words = "if irqbalance runs, stop it first: it would overwrite these lists";
     let commands = vec![
-        Command::new(When::Now, Scope::Host, keep, "saves the current lists"),
+        Command::new(When::Now, Scope::Host, keep, "saves the present lists"),
         Command::new(When::Now, Scope::Host, to(cpus), words),
     ];
-    let back = "or write the lists of /root/irq-before.txt back";
+    let back = "or restore the lists saved in /root/irq-before.txt";
     (commands, vec![Command::new(When::Now, Scope::Host, to(before), back)])
 }
 
@@ -203,15 +208,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             String::new()
         } else {
             format!(
-                "This affects the whole machine: node {home} handles them then. Managed interrupts (NVMe, some network cards) \
-                 refuse the write."
+                "This affects the whole machine: node {home} then handles the interrupts. Managed interrupts (NVMe, some network cards) refuse the write."
             )
         },
         commands,
         undo,
         or_else: vec![format!(
-            "The interrupts are handled there because CPUs of node {home} are busy (its cpu_pct), or because the program that uses the device runs on \
-             {}; interrupts take {} there.",
+            "CPUs of node {home} can be busy (see its cpu_pct), or the program that uses the device runs on {}; interrupts take {} of the time there.",
             from,
             pct(*irq)
         )],

@@ -36,15 +36,13 @@ const LIVES_S: f64 = 60.0;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-on-busy-node",
     title: "Interrupts on a busy node",
-    about: "Interrupts take a tenth of the node where a process runs, and at most half of that on another node with \
-            room.",
+    about: "Interrupts take 10 % of the node where a process runs, and at most half of that on another node with room.",
     not_when: &[
-        ("even", "other nodes have more than half as many interrupts"),
-        ("busy-elsewhere", "the other node is more than 70 % busy"),
+        ("even", "interrupts on every other node take more than half as much time"),
+        ("busy-elsewhere", "on every other node, interrupts take more than half of this time"),
         (
             "nothing-runs",
-            "they take less than a tenth of a CPU, or less than 5 % of the time of each \
-                          process there",
+            "interrupts take less than a tenth of a CPU, or less than 5 % of the time of each process there",
         ),
         ("isolated", "the CPUs of the other node are isolated"),
     ],
@@ -56,9 +54,14 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("irq", 10.0, "[S1]: work was 25 to 30 % slower on such a node"),
-        Limit::until("other", 50.0, 75.0, "estimate: half as many elsewhere is not an even spread"),
+        Limit::until(
+            "other",
+            50.0,
+            75.0,
+            "estimate: if other nodes spend at most half as much, the spread is uneven",
+        ),
         Limit::until("busy", 70.0, 80.0, "estimate: room for the interrupts below the 85 % of [S2]"),
-        Limit::least("process", 10.0, "estimate: a tenth of a CPU; below that a wrong move costs more"),
+        Limit::least("process", 10.0, "estimate: a tenth of a CPU; below this, a wrong move costs more"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -192,8 +195,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 }
             };
             let words = format!(
-                "save /proc/irq/*/smp_affinity_list, stop irqbalance or ban the CPUs of node {node} in it, and \
-                 write CPUs of node {other} into smp_affinity_list of {which}"
+                "save /proc/irq/*/smp_affinity_list, stop irqbalance or ban the CPUs of node {node} in it, and write CPUs of node {other} into smp_affinity_list of {which}"
             );
             (vec![Command::words(When::Now, Scope::Host, words)], Vec::new())
         }
@@ -201,13 +203,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let used = waiting::now(view).cpus(&SubjectRef::Process(task));
     Advice {
         sentence: sentence(format!(
-            "Interrupts take {} of node {node}, where {} runs. Node {other} has {}.{}",
+            "Interrupts take {} of node {node}, where {} runs, and {} of node {other}.{}",
             pct(irq),
             comm(task.raw.comm),
             pct(few),
             match culprit {
                 Some((device, Some(per_s))) => {
-                    format!(" {} has {} of them a second there.", label(device), count(per_s))
+                    format!(" {} raises {} interrupts a second there.", label(device), count(per_s))
                 }
                 _ => String::new(),
             }
@@ -228,11 +230,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 30.0,
         }],
-        risk: "This affects the whole machine: a device's packets are then handled far from it. Some interrupts cannot be moved."
+        risk: "This affects the whole machine: the packets of the device are then handled far from it. Some interrupts cannot be moved."
             .into(),
         or_else: vec![format!(
-            "It uses that device itself, so its packets arrive where it runs. Or there is a flood or a broken \
-             driver: then irq_pct of node {node} was lower before."
+            "If the process itself uses the device, its packets arrive where it runs. If there is a flood or a broken driver, irq_pct of node {node} was lower before."
         )],
         ..Advice::default()
     }

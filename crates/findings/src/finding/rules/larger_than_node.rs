@@ -19,14 +19,14 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process takes four fifths of its node or more, the node is full, and other nodes have room. A warning if other processes of that node have memory elsewhere because of it.",
+    about: "A process takes 80 % of its node or more, the node is full, and other nodes have room. It is a warning if this process displaced memory of other processes to other nodes.",
     not_when: &[
-        ("interleave", "its policy interleaves memory or names nodes, or that of a fifth of its memory does"),
-        ("limit", "it is at the memory limit of its container, so it does not grow"),
-        ("bound", "it may not take memory from all nodes"),
-        ("spread", "its memory is spread evenly over the nodes, within 10 points"),
+        ("interleave", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
+        ("limit", "the process is at the memory limit of its container, so it does not grow"),
+        ("bound", "memory of some nodes is not allowed for the process"),
+        ("spread", "its memory is spread evenly over the nodes, within 10 percentage points"),
         ("cache", "half of its memory or more is file pages"),
-        ("shared", "a fifth of its memory is shared with others"),
+        ("shared", "20 % or more of its memory is shared with other processes"),
         ("full-everywhere", "the other nodes have less than 30 % of their memory free"),
     ],
     of: &[SubjectKind::Process],
@@ -36,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::until("size", 80.0, 75.0, "estimate: a quarter more would not fit on the node"),
-        Limit::until("room", 10.0, 15.0, "estimate: other programs on the node need a tenth of it"),
+        Limit::until("room", 10.0, 15.0, "estimate: other programs on the node need 10 % of it"),
         Limit::sharp("elsewhere", 30.0, "estimate: a node used for something else has less free memory"),
         Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::sharp("home", 95.0, "estimate: all of its time, except short moves by the scheduler"),
@@ -84,11 +84,11 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if room * 100.0 > managed(home) * view.limit("room") || free * 100.0 < of_all * view.limit("elsewhere") {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if !whole.iter().all(|node| node.0 < 64 && mems >> node.0 & 1 == 1) || is_at_limit(view, of) {
         return Err(Unmet::Quiet);
     }
-    let resident = input(task.resident, "its memory by kind is not known")?;
+    let resident = input(task.resident, "its anonymous and file memory are not known")?;
     if resident.file_bytes as f64 * 2.0 >= size || guards::is_own_memory(of) != Some(true) {
         return Err(Unmet::Quiet);
     }
@@ -230,19 +230,24 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         let others = match victims.len() - 1 {
             0 => String::new(),
             1 => " and of another process".to_owned(),
-            more => format!(" and of {more} others"),
+            more => format!(" and of {more} other processes"),
         };
-        sentence_of +=
-            &format!("; memory of {} {}{others} is elsewhere", first.task.raw.pid, comm(first.task.raw.comm));
+        sentence_of += &format!(
+            "; memory of {} {}{others} is on other nodes",
+            first.task.raw.pid,
+            comm(first.task.raw.comm)
+        );
     }
-    let start = "start it with numactl --interleave=all: it does not fit on one node; or divide it, one part for each node";
+    let start = "start the program with numactl --interleave=all: it does not fit on one node; or divide it into one part for each node";
     let mut commands = vec![Command::words(When::NextStart, Scope::Process, start.to_owned())];
     if let Some(option) = option_of(&name) {
         commands.push(Command::words(When::NextStart, Scope::Process, option.to_owned()));
     }
     if let Some(first) = victims.first() {
-        let words =
-            format!("afterwards move the memory of others back, first that of {}", first.task.raw.pid);
+        let words = format!(
+            "afterwards move the memory of other processes back, first that of {}",
+            first.task.raw.pid
+        );
         commands.push(Command::words(When::NextStart, Scope::Process, words));
     }
     Advice {
@@ -259,11 +264,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, \
-               wrong for one that does. Nothing is moved now: new pages would fill the node again."
+        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, wrong for one that does. Nothing is moved now: new pages would fill the node again."
             .to_owned(),
         or_else: vec![
-            "It has stopped growing, and little of its memory is on other nodes: then remote_pct is near 0.".to_owned(),
+            "If the process has stopped growing, and little of its memory is on other nodes, remote_pct is near 0.".to_owned(),
         ],
     }
 }
@@ -271,9 +275,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
 /// The option by which a program that people know spreads its memory itself, if it has one (S13).
 fn option_of(comm: &str) -> Option<&'static str> {
     match comm {
-        "mysqld" | "mariadbd" => Some("or set innodb_numa_interleave=ON in its configuration"),
-        "java" => Some("or start it with -XX:+UseNUMA"),
-        _ if comm.starts_with("qemu-") => Some("or give the guest nodes of its own (<numa> in libvirt)"),
+        "mysqld" | "mariadbd" => Some("or set innodb_numa_interleave=ON in the server's configuration"),
+        "java" => Some("or start the program with -XX:+UseNUMA"),
+        _ if comm.starts_with("qemu-") => Some("or give the guest its own nodes (<numa> in libvirt)"),
         _ => None,
     }
 }

@@ -27,19 +27,18 @@ const MATTERS_CPUS: f64 = 0.5;
 
 pub(super) static RULE: Rule = Rule {
     id: "lopsided-nodes",
-    title: "A node is full, another one idles",
-    about: "A node is full and tasks wait for its CPUs while another node idles. Several processes or containers are \
-            bound to the full node, and one of them fits on the other. Where nodes are hidden, sockets are compared.",
+    title: "A node is full, another one is idle",
+    about: "A node is full and tasks wait for its CPUs while another node is idle. Several processes or containers are bound to the full node, and one of them fits on the other. Where nodes are hidden, sockets are compared.",
     not_when: &[
         ("isolated", "the CPUs of the other node are isolated"),
-        ("reserved", "half of the other node's CPUs belong to a cpuset that has none of the full node"),
-        ("unbound", "nothing is bound to the full node: the scheduler could move it"),
-        ("one-subject", "only one process or container is bound to it"),
+        ("reserved", "half of the other node's CPUs belong to a cpuset that has no CPU of the full node"),
+        ("unbound", "nothing is bound to the full node: the scheduler can move tasks"),
+        ("one-subject", "only one process or container is bound to the full node"),
         (
             "no-smt-room",
-            "none of them fits on the other node (a second thread of a core counts as 0.2 of a core)",
+            "none of the bound subjects fits on the other node (a second thread of a core counts as 0.2 cores)",
         ),
-        ("throttled", "quotas explain the waits"),
+        ("throttled", "CPU quotas explain the waits"),
     ],
     of: &[SubjectKind::Node, SubjectKind::Socket],
     group: Group::Neighbours,
@@ -49,7 +48,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::until("busy", 85.0, 75.0, "[S2]: numad fills nodes to 85 %"),
         Limit::until("idle", 30.0, 40.0, "estimate: leaves room for the process that moves"),
-        Limit::least("wait", 10.0, "estimate: a tenth of the node's busy time"),
+        Limit::least("wait", 10.0, "estimate: 10 % of the node's busy time"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -255,7 +254,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         _ => vec![Command::words(
             When::Now,
             Scope::Process,
-            "bind it to its former CPUs: note the output of taskset -acp before",
+            "bind the process to its former CPUs: save the output of taskset -acp first",
         )],
     };
     let mut commands: Vec<Command> = Vec::new();
@@ -277,7 +276,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let capacity = share / 100.0 * all;
     Advice {
         sentence: sentence(format!(
-            "{} is {} busy and tasks wait; {other} is {} busy. {} subjects are bound to {full}; {label} fits on {other}.",
+            "{} is {} busy and tasks wait; {other} is {} busy. {} subjects are bound to {full}; {label} would fit on {other}.",
             full.title(),
             pct(*share),
             pct(load),
@@ -296,14 +295,16 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }],
         stop: super::watermark_stop(view, &other.subject()),
         risk: match other {
-            Region::Node(_) => format!("{} has less room for others. {RISK_OF_MOVE}", other.title()),
+            Region::Node(_) => {
+                format!("{} then has less room for other programs. {RISK_OF_MOVE}", other.title())
+            }
             Region::Socket(_) => format!(
-                "{} has less room for others. Its memory stays: accesses may cross sockets, which nothing shows here.",
+                "{} then has less room for other programs. The memory stays: accesses can cross sockets, but are not visible as remote on this machine.",
                 other.title()
             ),
         },
         or_else: iter::once(format!(
-            "{} is kept free for maintenance or for peaks: its cpu_pct is {} now.",
+            "If {} is kept free for maintenance or for peaks, this is intended: its cpu_pct is {} now.",
             other.title(),
             pct(load)
         ))

@@ -15,17 +15,19 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-one-node",
     title: "Runs on nodes without its memory",
-    about: "A process or group does a quarter of its work or more on nodes that have none of its memory, and fits on no \
-            smaller set of nodes. One thread touched the memory first, and the kernel put it where that thread ran.",
+    about: "A process or group does a quarter of its work or more on nodes without its memory. It fits on no smaller set of nodes. One thread touched the memory first, and the kernel allocated it on that thread's node.",
     not_when: &[
-        ("fits", "it fits on fewer nodes: spread-over-nodes reports that"),
+        ("fits", "the process fits on fewer nodes: spread-over-nodes reports this"),
         ("interleave", "its policy interleaves memory or names nodes"),
-        ("bound", "it may not take memory from the nodes where it runs"),
-        ("own-policies", "its policies chose the place of its memory. Only a note if they are unknown"),
-        ("shared", "a fifth of its memory is shared, but not through a large shared object of its group"),
+        ("bound", "memory of the nodes where the process runs is not allowed"),
+        ("own-policies", "memory policies set the node of its memory (unknown policies: only a note)"),
+        (
+            "shared",
+            "20 % or more of its memory is shared, but not through a large shared object of its group",
+        ),
         (
             "unused",
-            "counted or sampled accesses, or NUMA balancing's scans, show that it is not used from there",
+            "counted or sampled accesses, or NUMA balancing's scans, show no use from the nodes without its memory",
         ),
         ("converging", "its placement is changing"),
         ("no-room", "the nodes without its memory have no room for their share"),
@@ -36,7 +38,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("works", 25.0, "estimate: a busy home node may push out a fifth for a while"),
+        Limit::least("works", 25.0, "estimate: a busy home node can push out 20 % of the work for a while"),
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
     ],
     idle_too: false,
@@ -75,7 +77,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if !view.masks_hold_all() || !workers.iter().all(|node| mems >> node.0 & 1 == 1) {
         return Err(Unmet::Quiet);
     }
@@ -144,11 +146,11 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands.push(Command::words(
             When::Now,
             Scope::Host,
-            "kernel.numa_balancing=1 brings pages to the threads that use them, of all processes: watch balancing_pct",
+            "kernel.numa_balancing=1 moves pages to the threads that use them, in all processes: watch balancing_pct",
         ));
     }
     let start = format!(
-        "numactl --interleave={} in front of its command: the load is even, half of the accesses or more stay remote",
+        "numactl --interleave={} in front of its command: the load is even, but half of the accesses or more stay remote",
         node_list(&all)
     );
     commands.push(Command::words(When::NextStart, Scope::Process, start));
@@ -159,7 +161,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     ));
     Advice {
         sentence: sentence(format!(
-            "{} {} of its time on {}, which {} none of its {}: that is on {}.",
+            "{} {} of its time on {}, which {} none of its {}; its memory is on {}.",
             who_runs(view, of).0,
             pct_with_error(*works, 0.0),
             nodes(workers),
@@ -173,7 +175,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }),
         commands,
         or_else: vec![format!(
-            "All threads use all of the memory: then only interleaving helps. remote_pct is {}.",
+            "If all threads use all of the memory, only interleaving helps. remote_pct is {}.",
             number(*remote)
         )],
         ..Advice::default()

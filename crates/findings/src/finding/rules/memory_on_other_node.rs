@@ -16,25 +16,31 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "A process or group without binding runs on one node and has memory on others. A warning if the kernel chose that place. With NUMA balancing on, the memory must be in use.",
+    about: "An unbound process or group runs on one node and has memory on others. It is a warning if the kernel placed that memory. If NUMA balancing is on, the rule needs memory that is in use.",
     not_when: &[
         ("balancing-repairs", "its placement is already changing, by NUMA balancing or by hand"),
-        ("cold", "nothing uses that memory"),
-        ("no-room", "the memory does not fit on the node where it runs"),
+        ("cold", "nothing uses its memory on the other nodes"),
+        ("no-room", "its memory does not fit on the node where the process runs"),
         ("policy", "its policy interleaves memory or names nodes"),
-        ("bound", "it may not run on all nodes, or take memory from all"),
-        ("two-thirds", "a fifth of its time is on other nodes"),
-        ("shared", "a fifth of its memory is shared, but not through a large shared object of its group"),
-        ("group", "it shares a large object: its group is judged instead"),
-        ("bandwidth", "it makes 50 memory accesses per us or more: a second controller serves it better"),
+        ("bound", "its affinity or cpuset excludes some nodes"),
+        ("two-thirds", "20 % or more of its time is on other nodes"),
+        (
+            "shared",
+            "20 % or more of its memory is shared, but not through a large shared object of its group",
+        ),
+        ("group", "the process shares a large object: its group is judged instead"),
+        (
+            "bandwidth",
+            "the process makes 50 memory accesses per us or more: a second memory controller serves it better",
+        ),
         (
             "own-policies",
-            "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
+            "memory policies set the node of 80 % or more of its memory (20 % or more, or unknown policies: only a note)",
         ),
-        ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
+        ("others-map-it", "processes that numatop-ng does not see also map the shared memory (only a note)"),
         (
             "unused",
-            "NUMA balancing is on, and neither accesses nor hinting faults show that it is used: only a note",
+            "NUMA balancing is on, and neither accesses nor hinting faults show use of this memory (only a note)",
         ),
     ],
     of: &[SubjectKind::Process, SubjectKind::Group],
@@ -45,8 +51,9 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 80.0, "[S3]: the same share for time"),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        Limit::sharp("home", 80.0, "[S3]: the same share for CPU time"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node")
+            .counted_in("/s"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -92,8 +99,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if matches!(of, SubjectRef::Group(_, group) if !group.is_free) {
         return Err(Unmet::Excused("bound"));
     }
-    let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let cpus = input(task.cpu_nodes, "its allowed nodes are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     let whole = view.whole_nodes();
     if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1)
         || !whole.contains(&home)
@@ -160,7 +167,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
 }
 
 /// Other readings of its numbers.
-const AWAY: &str = "Nothing uses that memory. Or the scheduler moved it here because its node was full: then cpu_pct of that node is 85 or more.";
+const AWAY: &str = "Perhaps nothing uses that memory. If the scheduler moved the process here because the other node was full, cpu_pct of that node is 85 or more.";
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };

@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     about: "Threads of a process move to another node at least 100 times per second of CPU time.",
     not_when: &[
         ("tiny", "fewer than ten moves a second"),
-        ("sleepers", "it runs for less than 50 us between two switches: caches do not help it"),
+        ("sleepers", "the process runs for less than 50 us between two switches: caches do not help it"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Cpus,
@@ -29,8 +29,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[NODE_MIGRATIONS_PER_S.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("moves", 100.0, "[S17]: at 0.5 ms each they cost 5 % of its time"),
-        Limit::least("least", 10.0, "estimate: fewer cost less than half a percent of a CPU"),
+        Limit::least("moves", 100.0, "[S17]: at 0.5 ms each, moves cost 5 % of the process's time")
+            .counted_in("per second of CPU time"),
+        Limit::least("least", 10.0, "estimate: fewer moves cost less than 0.5 % of a CPU").counted_in("/s"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -81,7 +82,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             ..Gain::default()
         },
         or_else: iter::once(format!(
-            "It sleeps often and briefly, or has more threads than a node has CPUs: switches_per_s is {}.",
+            "The process sleeps often and briefly, or has more threads than a node has CPUs: switches_per_s is {}.",
             number(*switches)
         ))
         .chain(view.or_else_scheduler())

@@ -27,12 +27,13 @@ pub(super) const WATERMARK: Limit = Limit::until(
     "watermark",
     3.0,
     5.0,
-    "[S8]: at the low watermark, memory comes from another node; measured: kswapd keeps a swapping node 0 to 3 above it",
+    "[S8]: at the low watermark, memory comes from another node; measured: kswapd keeps a swapping node 0 to 3 % above the watermark",
 );
 
 /// Pages that kswapd frees in a second, from which on it works for more than a moment.
 pub(super) const KSWAPD: Limit =
-    Limit::least("kswapd", 256.0, "[S8]: kswapd wakes below the low watermark; estimate: 1 MiB/s of pages");
+    Limit::least("kswapd", 256.0, "[S8]: kswapd wakes below the low watermark; estimate: 1 MiB/s of pages")
+        .counted_in("pages/s");
 
 pub(super) static RULE: Rule = Rule {
     id: "node-short-of-memory",
@@ -40,13 +41,12 @@ pub(super) static RULE: Rule = Rule {
     about: "A node is at its low watermark and tasks reclaim its pages directly, while other nodes have room.",
     not_when: &[
         ("limit", "a container at its memory limit explains the reclaim"),
-        ("full-everywhere", "no node has free memory: only a note, because placement cannot help"),
-        ("burst", "it lasts only seconds"),
-        ("memory-only", "the node has no CPUs: rarely used pages are sent there until it is full"),
+        ("full-everywhere", "no node has free memory (only a note, because placement cannot help)"),
+        ("burst", "the shortage lasts only seconds"),
+        ("memory-only", "the node has no CPUs: rarely used pages go there until it is full"),
         (
             "streaming",
-            "only page cache is reclaimed there: it holds a twentieth of the node or more, nothing is swapped, \
-             nothing waits",
+            "only page cache is reclaimed on the node: 5 % of the node or more is page cache, nothing is swapped, nothing waits",
         ),
     ],
     of: &[SubjectKind::Node],
@@ -58,8 +58,9 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "reclaim",
             256.0,
-            "estimate: 1 MiB/s of pages; no healthy machine frees that much steadily",
-        ),
+            "estimate: 1 MiB/s of pages; no healthy machine reclaims that much all the time",
+        )
+        .counted_in("pages/s"),
         WATERMARK,
         KSWAPD,
     ],
@@ -236,15 +237,19 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
     }
     let (held, pid) = best?;
     let words = format!("moves {}; node {to} has room for {}", bytes(held), bytes(room));
-    let back =
-        env::move_memory(pid, &[to], &[node], "moves all of its memory there, not only what was moved")?;
+    let back = env::move_memory(
+        pid,
+        &[to],
+        &[node],
+        "moves all of its memory there, also memory that was there before",
+    )?;
     Some([env::move_memory(pid, &[node], &[to], words)?, back])
 }
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { node, rate, elsewhere } = seen.facts;
     let begin =
-        format!("Node {node} has no memory left: tasks free {} pages a second themselves.", number(rate));
+        format!("Node {node} has no memory left: tasks reclaim {} pages a second directly.", number(rate));
     let text = match elsewhere {
         Some((to, free)) => format!("{begin} {} are free on node {to}.", bytes(free)),
         None => format!("{begin} No other node has room."),
@@ -254,7 +259,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         moved.into_iter().map(|[go, back]| (go, back)).unzip();
     Advice {
         sentence: sentence(text),
-        risk: if commands.is_empty() { String::new() } else { "Moved memory becomes remote for tasks that stay.".into() },
+        risk: if commands.is_empty() { String::new() } else { "The moved memory becomes remote for tasks that stay on the node.".into() },
         commands,
         undo,
         check: vec![
@@ -268,7 +273,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             },
         ],
         or_else: vec![
-            "A memory limit (mem_limit_bytes of containers), or huge pages, which the kernel looks for on their own node first (kcompactd is busy then)."
+            "A memory limit (mem_limit_bytes of containers), or huge pages: the kernel allocates them on the local node first, and kcompactd is then busy."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -12,8 +12,8 @@ pub(super) static RULE: Rule = Rule {
     title: "A node has CPUs and no memory",
     about: "CPUs of a node without memory are busy: every access is remote.",
     not_when: &[
-        ("vm", "a generic virtual CPU: hypervisors create such nodes"),
-        ("idle", "its CPUs are less than a tenth busy"),
+        ("vm", "the CPU model is a generic virtual one: hypervisors create such nodes"),
+        ("idle", "its CPUs are less than 10 % busy"),
         ("isolated", "all of its CPUs are isolated"),
     ],
     of: &[SubjectKind::Node],
@@ -68,8 +68,7 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             "shows which slots are filled",
         )],
         or_else: vec![format!(
-            "A memory module has failed, is in the wrong slot, or was never installed. The CPUs of the \
-             node are {} % busy.",
+            "A memory module has failed, is in the wrong slot, or was never installed. The CPUs of the node are {} % busy.",
             number(busy)
         )],
         ..Advice::default()

@@ -13,8 +13,8 @@ pub(super) static RULE: Rule = Rule {
     title: "The machine hides its nodes",
     about: "The machine shows fewer nodes than sockets: memory of another socket looks local.",
     not_when: &[
-        ("one-socket", "it has no more sockets than nodes"),
-        ("vm", "it is a virtual machine: sockets of one core, or a generic virtual CPU"),
+        ("one-socket", "the machine has no more sockets than nodes"),
+        ("vm", "the machine is virtual: sockets of one core, or a generic virtual CPU"),
     ],
     of: &[SubjectKind::Host],
     group: Group::Machine,
@@ -66,22 +66,22 @@ fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
 fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let topology = view.topology();
     let (by, words) = match topology.numa {
-        NumaSupport::On => ("the BIOS hides NUMA", "BIOS: NUMA on, or Node Interleaving off"),
+        NumaSupport::On => ("the firmware hides NUMA", "firmware setup: NUMA on, or Node Interleaving off"),
         NumaSupport::SwitchedOff => {
             ("numa=off hides NUMA", "remove numa=off from the kernel's command line and reboot")
         }
-        NumaSupport::NotBuilt => ("the kernel has no NUMA", "boot a kernel with CONFIG_NUMA"),
+        NumaSupport::NotBuilt => ("the kernel has no NUMA", "boot a kernel built with CONFIG_NUMA"),
     };
     let nodes = seen.facts.nodes;
     Advice {
         sentence: sentence(format!(
-            "This machine has {} sockets but shows {nodes} node{}: {by}. Accesses to another socket are slow, and look local.",
+            "This machine has {} sockets but shows {nodes} node{}: {by}. Accesses to another socket are slow, but count as local.",
             topology.sockets,
             if nodes == 1 { "" } else { "s" }
         )),
         commands: vec![Command::words(When::ForGood, Scope::Host, words)],
         or_else: vec![format!(
-            "One memory controller serves all {} sockets, as on boards with a front-side bus; or a hypervisor shows no nodes.",
+            "One memory controller can serve all {} sockets, as on boards with a front-side bus; or a hypervisor hides the nodes.",
             topology.sockets
         )],
         ..Advice::default()

@@ -50,20 +50,18 @@ const BIGGER: f64 = 4.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
-    title: "A neighbour slows it down",
-    about: "A process needs twice the cycles per instruction of processes with its name on other nodes, \
-            and its node is far busier. A warning only if the node makes many memory accesses, as counted. Where nodes are \
-            hidden, sockets are compared.",
+    title: "A neighbour slows the process down",
+    about: "A process needs twice the cycles per instruction of processes with the same name on other nodes, and its node is far busier. It is a warning only if the node makes many counted memory accesses. Where nodes are hidden, sockets are compared.",
     not_when: &[
-        ("different-work", "a process with its name on the same node needs only half the cycles, too"),
-        ("phases", "instructions per CPU second of it or of its twins change by a quarter"),
-        ("start", "it or its twins are younger than 60 s"),
-        ("no-twin", "no process with its name runs on another node"),
-        ("bigger", "it has four times the memory of its twins"),
-        ("explained", "remote memory, busy siblings or the clock of the nodes differ, too"),
+        ("different-work", "a process with the same name on the same node also needs only half the cycles"),
+        ("phases", "instructions per CPU second of the process or of its twins change by a quarter"),
+        ("start", "the process or its twins are younger than 60 s"),
+        ("no-twin", "no process with the same name runs on another node"),
+        ("bigger", "the process has four times the memory of its twins"),
+        ("explained", "remote memory, busy siblings or the clock of the nodes also differ"),
         (
             "alone",
-            "other programs use less than two CPUs on its node, or less than twice what they use beside its twins",
+            "other programs use less than two CPUs on its node, or less than twice as many as on the nodes of its twins",
         ),
     ],
     of: &[SubjectKind::Process],
@@ -76,8 +74,10 @@ pub(super) static RULE: Rule = Rule {
             "times",
             2.0,
             "[S6]: CPI2 flags outliers beyond two deviations; twice the CPI is far beyond noise",
-        ),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        )
+        .counted_in("times"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node")
+            .counted_in("/s"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -322,7 +322,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let other = other.map(|at| &view.snapshot.tasks[*at]);
     let parted = other.and_then(|other| parting(view, of, other, home));
     let with = match other {
-        Some(other) => format!(" It shares {home} with {} {}.", comm(other.raw.comm), other.raw.pid),
+        Some(other) => format!(" {} {} runs on {home}, too.", comm(other.raw.comm), other.raw.pid),
         None => String::new(),
     };
     let (commands, undo, target) = match parted {
@@ -330,10 +330,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         None => {
             let words = match home {
                 Region::Node(_) => {
-                    "the two cannot be separated here: they are bound, or no other node has room"
+                    "the processes cannot be separated here: they are bound, or no other node has room"
                 }
                 Region::Socket(_) => {
-                    "the two cannot be separated here: they are bound, or no other socket has room"
+                    "the processes cannot be separated here: they are bound, or no other socket has room"
                 }
             };
             (vec![Command::words(When::Now, super::super::Scope::Process, words)], Vec::new(), None)
@@ -341,17 +341,16 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let used = view.cpus(of);
     let mut or_else = vec![format!(
-        "The twin does other work: compare their requests per second. It needs {} cycles per \
-         instruction, this one {}.",
+        "If the other process does different work, compare their requests per second. It needs {} cycles per instruction, this one {}.",
         number(middle),
         number(cpi)
     )];
     if matches!(home, Region::Socket(_)) && seen.confidence == Confidence::Suspected {
-        or_else.push(format!("Its memory may not be on {home}: the machine hides its nodes."));
+        or_else.push(format!("Its memory can be outside {home}: the machine hides its nodes."));
     }
     Advice {
         sentence: sentence(format!(
-            "{} needs {} times the cycles per instruction of its twin {twin} on {there}.{with}",
+            "{} needs {} times the cycles per instruction of process {twin} of the same name on {there}.{with}",
             comm(task.raw.comm),
             number(cpi / middle.max(f64::MIN_POSITIVE))
         )),
@@ -381,7 +380,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             })
             .into_iter()
             .collect(),
-        risk: target.map_or(String::new(), |target| format!("It disturbs others on {target} instead.")),
+        risk: target
+            .map_or(String::new(), |target| format!("The process then disturbs other programs on {target}.")),
         commands,
         undo,
         or_else,

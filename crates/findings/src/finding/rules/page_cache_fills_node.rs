@@ -18,15 +18,14 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "page-cache-fills-node",
     title: "Page cache fills its node",
-    about: "Page cache fills the node where a process runs, so a fifth of its memory, or its new memory, is on other \
-            nodes.",
+    about: "Page cache fills the node where a process runs, so 20 % of its memory, or its new memory, is on other nodes.",
     not_when: &[
         ("shm", "the file pages are shared memory or tmpfs, which cannot be dropped"),
-        ("dirty", "half of them or more must be written back first"),
-        ("full", "the node has not enough file pages for it"),
+        ("dirty", "half or more of the file pages are dirty and must be written back first"),
+        ("full", "the node has too few file pages to make room for its memory"),
         ("interleave", "its policy interleaves memory or names another node"),
-        ("cold", "nothing uses the memory on other nodes"),
-        ("mems-elsewhere", "it may not take memory from the node where it runs"),
+        ("cold", "nothing uses its memory on other nodes"),
+        ("mems-elsewhere", "memory of the node where the process runs is not allowed"),
     ],
     of: &[SubjectKind::Process],
     group: Group::NodeMemory,
@@ -36,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
         Limit::sharp("home", 95.0, "estimate: all of its time, except short moves by the scheduler"),
-        Limit::until("watermark", 2.0, 3.0, "[S8]; estimate: what one burst takes"),
+        Limit::until("watermark", 2.0, 3.0, "[S8]; estimate: one burst of allocations takes that much"),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -97,7 +96,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if guards::is_interleaved(policy) || guards::names_others(policy, &[home]) {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if home.0 >= 64 || mems >> home.0 & 1 == 0 {
         return Err(Unmet::Quiet);
     }
@@ -168,29 +167,29 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let main = owners.as_ref().and_then(Owners::main);
     let of_owner = main.filter(|_| !tiered).and_then(|owner| cache_owner::reclaim(view, owner, home, mib));
     let (empty, risk) = match of_owner {
-        Some(command) => (command, "Files that its owner has cached are read again.".to_owned()),
+        Some(command) => (command, "Files that this cgroup has cached are read again.".to_owned()),
         None if by_node => {
             (reclaim_node(home, mib), format!("Files that are cached on node {home} are read again."))
         }
         None => {
             let words = line("echo 1 > /proc/sys/vm/drop_caches");
-            let risk = "This affects the whole machine: every file is read again, disks are busy for minutes. Not at peak time.";
-            let drop = Command::new(When::Now, Scope::Host, words, "the page cache of all nodes is dropped");
+            let risk = "This affects the whole machine: every file is read again, and disks are busy for minutes. Do not run it at peak time.";
+            let drop = Command::new(When::Now, Scope::Host, words, "drops the page cache of all nodes");
             (drop, risk.to_owned())
         }
     };
     let mut commands = vec![empty];
-    let words = format!("right after that: moves its memory to node {home}");
+    let words = format!("right after the command above: moves its memory to node {home}");
     commands.extend(env::move_memory(task.raw.pid, from, &[home], words));
-    let back = "moves all of its memory there; the cache fills again by itself";
+    let back = "moves all of its memory there; the page cache fills again by itself";
     let undo = env::move_memory(task.raw.pid, &[home], from, back);
-    let start = format!("start it with numactl --preferred={home} after the cache was emptied");
+    let start = format!("start the program with numactl --preferred={home} after the page cache was dropped");
     let start = match main {
         Some(owner) => {
             commands.push(cache_owner::limit(view, owner, seen.facts.bytes));
             format!("or {start}")
         }
-        None => format!("a soft limit (memory.high) for what fills the cache; or {start}"),
+        None => format!("a soft limit (memory.high) for the cgroup that fills the cache; or {start}"),
     };
     commands.push(Command::words(When::ForGood, Scope::Host, start));
     let whose = owners.map_or_else(String::new, |owners| owners.words());
@@ -215,8 +214,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk,
         or_else: vec![format!(
-            "The cache is its own working set: then major_faults_per_s rises, and it needs a larger node. \
-             It has {} a second.",
+            "If the page cache is the working set of the process, major_faults_per_s rises, and the process needs a larger node. It has {} a second.",
             view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
                 .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
         )],
@@ -226,5 +224,5 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
 /// Drops page cache of one node: Linux 6.17 has a file for that (S8).
 fn reclaim_node(node: NodeId, mib: u64) -> Command {
     let words = line("echo").amount_of_cache(mib).into_node_file(node, "reclaim");
-    Command::new(When::Now, Scope::Host, words, format!("page cache of node {node} only"))
+    Command::new(When::Now, Scope::Host, words, format!("drops page cache of node {node} only"))
 }

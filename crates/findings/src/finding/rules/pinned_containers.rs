@@ -99,13 +99,13 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         let each = view.members(row.id).into_iter().take(LINES);
         commands
             .extend(each.clone().filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
-        let back = "moves all of it, not only what was moved; the memory may stay where it is";
+        let back = "also moves memory that was there before; not strictly needed";
         undo.extend(each.filter_map(|task| env::move_memory(task.raw.pid, to, from, back)));
     }
     let remote = CONTAINER_REMOTE_PCT.read(row, view.window).ok().and_then(|value| value.number());
     Advice {
         sentence: sentence(format!(
-            "{} may run on {} only, but {} of the memory of its processes is on {}.",
+            "{} can run only on {}, but {} of the memory of its processes is on {}.",
             view.identity(of).label,
             nodes(to),
             pct_with_error(*behind, placed.error),
@@ -128,8 +128,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
         risk: format!("The group stalls while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![
-            "Processes outside use that memory, too: shared memory is charged to the group that touched it first. Then \
-             mem_bytes_by_node of other groups has little of it."
+            "If processes of other groups use that memory, too, mem_bytes_by_node of those groups has little of it. Shared memory is charged to the group that touched it first."
                 .to_owned(),
         ],
     }

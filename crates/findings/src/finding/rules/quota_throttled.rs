@@ -20,12 +20,11 @@ const AT_QUOTA_PCT: f64 = 80.0;
 pub(super) static RULE: Rule = Rule {
     id: "quota-throttled",
     title: "Throttled by its CPU quota",
-    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs are idle. A warning if \
-            its average use is below the quota.",
+    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs are idle. It is a warning if the container's average use is below its quota.",
     not_when: &[
-        ("host-busy", "less than one CPU is idle: the quota protects others"),
-        ("nice", "tasks with nice 10 or above use half of its time or more"),
-        ("ancestor", "the quota is set on the group above, which has the finding"),
+        ("host-busy", "less than one CPU is idle: the quota protects other programs"),
+        ("nice", "tasks with a nice value of 10 or more use half of its time or more"),
+        ("ancestor", "the quota is set on the parent group, which has the finding"),
     ],
     of: &[SubjectKind::Container],
     group: Group::Cpus,
@@ -34,8 +33,8 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("throttled", 25.0, "estimate: a quarter of a CPU, the least time worth a finding"),
-        Limit::least("share", 10.0, "estimate: a tenth of its CPU time"),
-        Limit::sharp("idle", 1.0, "estimate: one CPU that could run it"),
+        Limit::least("share", 10.0, "estimate: 10 % of its CPU time"),
+        Limit::sharp("idle", 1.0, "estimate: one CPU that could run the process").counted_in("CPUs"),
     ],
     // A small quota leaves little CPU time, and may be the cause.
     idle_too: true,
@@ -105,8 +104,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             number(throttled)
         ),
         _ => format!(
-            "{label} is throttled in bursts: it uses {} of its {} CPUs on average, yet its quota stops it \
-             for {} s of each second.",
+            "{label} is throttled in bursts: it uses {} of its {} CPUs on average, yet its quota stops it for {} s of each second.",
             number(cpu),
             number(quota),
             number(throttled)
@@ -124,7 +122,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     commands.push(Command::words(
         When::Now,
         Scope::Container,
-        "or cpu.max.burst of its cgroup, which allows bursts (v2)",
+        "or set cpu.max.burst of its cgroup, which allows bursts (cgroup v2)",
     ));
     Advice {
         sentence,
@@ -140,10 +138,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Others get less when the machine fills up.".into(),
+        risk: "Other programs get less CPU time when the machine is busy.".into(),
         or_else: vec![format!(
-            "It has more threads than its quota has CPUs (GOMAXPROCS, ActiveProcessorCount of a JVM): \
-             fewer threads help as well. It has {}.",
+            "If the container has more threads than its quota has CPUs (GOMAXPROCS, ActiveProcessorCount of a JVM), fewer threads help, too. It has {} threads.",
             of.task().map_or(0, |task| task.threads)
         )],
     }

@@ -17,7 +17,7 @@ pub(super) static RULE: Rule = Rule {
     id: "reclaim-threads-busy",
     title: "Kernel threads free or compact memory",
     about: "kswapd or kcompactd of a node takes at least a quarter of a CPU.",
-    not_when: &[("explained", "another finding explains it: it is listed under that one")],
+    not_when: &[("explained", "another finding explains the work: this finding is listed under that one")],
     of: &[SubjectKind::Node],
     group: Group::NodeMemory,
     gravest: Severity::Info,
@@ -84,10 +84,10 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Some((_, task)) = busiest(view, node) else { return Advice::default() };
     let name = comm(task.raw.comm);
     let why = if name.starts_with("kcompactd") {
-        format!("pages of node {node} are moved to make room for large ones.")
+        format!("pages of node {node} are moved to make room for large pages.")
     } else if share >= FILES_PCT {
         format!(
-            "it reclaims pages of node {node}, most likely because files are read ({} of its memory is page cache).",
+            "it reclaims pages of node {node}, most likely because files are read ({} of the node's memory is page cache).",
             pct(share)
         )
     } else {
@@ -96,8 +96,7 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     Advice {
         sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(busy))),
         or_else: vec![
-            "It streams files, which is normal: then major_faults_per_s and memory pressure are near 0. Or \
-             a program grows: then mem_anon_bytes of the node grows."
+            "If a program streams files, this is normal: major_faults_per_s and memory pressure are near 0. If a program grows, mem_anon_bytes of the node grows."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -20,31 +20,29 @@ use crate::snapshot::Task;
 
 pub(super) static RULE: Rule = Rule {
     id: "remote-after-pin",
-    title: "Memory stayed elsewhere after pinning",
-    about: "A process, group or container is confined to some nodes and has a tenth of its memory on others, although its \
-            nodes have room.",
+    title: "Memory on other nodes after pinning",
+    about: "A process, group or container is limited to some nodes and has 10 % of its memory on others, although its nodes have room.",
     not_when: &[
         (
             "cold",
-            "that memory is hardly used: counted or sampled accesses are local, or scans of NUMA balancing \
-             find no use; only a note while little of it was scanned",
+            "that memory is hardly used: accesses are local, or NUMA balancing scans find no use (only a note until most of it has been scanned)",
         ),
-        ("interleave", "its policy interleaves memory, or names a node where it may not run"),
-        ("still-going-out", "new memory goes to other nodes, too"),
-        ("mems-elsewhere", "it may not take memory from the nodes where it runs"),
-        ("no-room", "the memory does not fit on the nodes where it runs"),
+        ("interleave", "its policy interleaves memory, or names a node outside its allowed CPUs"),
+        ("still-going-out", "new memory is also allocated on other nodes"),
+        ("mems-elsewhere", "memory of the nodes where the process runs is not allowed"),
+        ("no-room", "its memory does not fit on the nodes where it runs"),
         ("moving", "its placement is already changing"),
         (
             "shared",
-            "a fifth of its memory is shared, but not through a large shared object of its group: only a note",
+            "20 % or more of its memory is shared, but not through a large shared object of its group (only a note)",
         ),
         (
             "group",
-            "it shares a large object: its group is judged instead, or its container where that has a cpuset",
+            "the process shares a large object: its group is judged instead, or its container if the container has a cpuset",
         ),
-        ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
-        ("own-policies", "its policies chose the place of nine tenths of its memory"),
-        ("memory-only", "the memory is on a node without CPUs"),
+        ("others-map-it", "processes that numatop-ng does not see also map the shared memory (only a note)"),
+        ("own-policies", "memory policies set the node of 90 % or more of its memory"),
+        ("memory-only", "its remaining memory is on a node without CPUs"),
     ],
     of: &[SubjectKind::Process, SubjectKind::Group, SubjectKind::Container],
     group: Group::Placement,
@@ -53,7 +51,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 10.0, "estimate: the largest error of a placement that counts as known"),
-        Limit::sharp("home", 99.0, "by definition of a pin: all of its time, except rounding"),
+        Limit::sharp("home", 99.0, "by definition of pinned: all of its time, except rounding"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -66,9 +64,9 @@ const GOING_OUT_PCT: f64 = 20.0;
 
 /// The nodes that a process may run on, when these are not all.
 pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Unmet> {
-    let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+    let mask = input(task.cpu_nodes, "its allowed nodes are not known")?;
     // Without a bit for each node a mask of all would look like a pin.
-    input(view.masks_hold_all().then_some(()), "a mask has no nodes above 63")?;
+    input(view.masks_hold_all().then_some(()), "nodes above 63 do not fit in a mask")?;
     let nodes: Vec<NodeId> =
         view.whole_nodes().into_iter().filter(|node| node.0 < 64 && mask >> node.0 & 1 == 1).collect();
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))
@@ -127,7 +125,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if behind < view.limit("outside") {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if !home.iter().any(|node| mems >> node.0 & 1 == 1) {
         return Err(Unmet::Quiet);
     }
@@ -224,8 +222,7 @@ pub(super) fn gain_beside(
 }
 
 /// The effects of moving memory that are not wanted.
-pub(super) const RISK_OF_MOVE: &str =
-    "Each page is unavailable while it is copied. Shared memory moves for the other processes, too.";
+pub(super) const RISK_OF_MOVE: &str = "Each page is unavailable while it is copied. Shared memory also moves for the other processes that use it.";
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     if let SubjectRef::Container(row) = of {
@@ -242,7 +239,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let elsewhere = guards::elsewhere(view, of, &placed, to);
     let (mut commands, undo) = moves::all(view, of, &placed, (from, to), elsewhere, &words);
     let start = format!(
-        "start it with numactl --cpunodebind={} {}: pinning does not move existing pages",
+        "start the program with numactl --cpunodebind={} {}: pinning does not move existing pages",
         command::node_list(to),
         env::preferred(to)
     );
@@ -251,13 +248,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let node = Subject::Node(to[0]);
     let hint = match view.number(&HINT_REMOTE_PCT, of) {
         Ok(pct) => format!("If so, hint_remote_pct is near 0. It is {}.", super::super::text::pct(pct)),
-        Err(_) => {
-            "Whether it is used cannot be checked: NUMA balancing does not scan this process.".to_owned()
-        }
+        Err(_) => "Whether the memory is used cannot be checked: NUMA balancing does not scan this process."
+            .to_owned(),
     };
     Advice {
         sentence: sentence(format!(
-            "{name} may run on {} only, but {} of {whose} memory is on {}.",
+            "{name} can run only on {}, but {} of {whose} memory is on {}.",
             nodes(to),
             pct_with_error(*behind, placed.error),
             nodes(from)

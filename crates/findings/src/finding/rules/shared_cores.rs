@@ -20,17 +20,16 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores, and both slow each other down. A \
-            warning if cores outside all cpusets are idle.",
+    about: "The cpusets of two containers name the same cores, and both containers slow each other down. It is a warning if cores outside all cpusets are idle.",
     not_when: &[
         (
             "pool",
-            "both cpusets are equal: a shared pool, as the kubelet makes for pods without CPUs of their own",
+            "both cpusets are equal: a shared pool, as the kubelet makes for pods without their own CPUs",
         ),
-        ("nested", "one contains the other"),
-        ("idle", "one of them uses less than half a CPU"),
-        ("no-trouble", "no busy siblings or waits for CPUs in either of them"),
-        ("no-free-core", "too few idle cores are outside all cpusets: only a note"),
+        ("nested", "one container contains the other"),
+        ("idle", "one of the containers uses less than half a CPU"),
+        ("no-trouble", "neither container has busy siblings or waits for CPUs"),
+        ("no-free-core", "too few idle cores are outside all cpusets (only a note)"),
     ],
     of: &[SubjectKind::Container],
     group: Group::Cpus,
@@ -39,8 +38,8 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 30.0, "estimate: a third of its time; by chance, siblings meet less"),
-        Limit::least("wait", 10.0, "estimate: a tenth of its CPU time"),
+        Limit::least("busy", 30.0, "estimate: 30 % of its time; by chance, siblings meet less often"),
+        Limit::least("wait", 10.0, "estimate: 10 % of its CPU time"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -259,8 +258,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let to = if siblings { 20.0 } else { value / 4.0 };
     Advice {
         sentence: sentence(format!(
-            "{} and {} are pinned to the same cores: {met} CPUs of the first share cores with the second, and {free} \
-             idle cores are in no cpuset.",
+            "{} and {} are pinned to the same cores: {met} CPUs of the first container share cores with the second. {free} idle cores are in no cpuset.",
             label(busier),
             label(mover)
         )),
@@ -273,12 +271,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Fewer cores are idle for others, and clock rates fall when more cores are awake.".to_owned()
+            "Fewer cores are idle for other programs, and clock rates fall when more cores are awake."
+                .to_owned()
         },
         commands,
         undo,
         or_else: vec![format!(
-            "One of them has a low priority (cpu.weight, nice), and the other loses little: runq_wait_pct of {} would be near 0.",
+            "If one of the containers has a low priority (cpu.weight, nice), the other loses little: runq_wait_pct of {} would be near 0.",
             label(other)
         )],
     }

@@ -22,15 +22,14 @@ const STATE_PCT: f64 = 5.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
-    title: "Threads share cores beside idle cores",
-    about: "A process or container runs beside busy SMT siblings for half of its time while whole cores of its nodes \
-            are idle. A warning if counters show the cost, or its affinity has too few cores.",
+    title: "Threads share cores despite idle cores",
+    about: "A process or container shares its cores with busy SMT siblings for half of its time while whole cores of its nodes are idle. It is a warning if counters show the cost, or its affinity has too few cores.",
     not_when: &[
-        ("no-idle-core", "too few whole cores are idle there that it may use, or that no cpuset names"),
-        ("fast", "it is as fast beside a busy sibling: nine tenths or more of its instructions per cycle"),
+        ("no-idle-core", "too few whole cores are idle among its allowed CPUs, or outside all cpusets"),
+        ("fast", "busy siblings do not slow it: IPC stays at 90 % or more"),
         ("fast-change", "siblings are busy only now and then: normal scheduling"),
         ("shared", "the siblings run another container: see shared-cores"),
-        ("one-thread-per-core", "cores have one thread"),
+        ("one-thread-per-core", "cores have one thread each"),
         ("isolated", "the idle cores are isolated"),
     ],
     of: &[SubjectKind::Process, SubjectKind::Container],
@@ -43,12 +42,12 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "busy",
             50.0,
-            "estimate: half of its time; by chance, two threads of four share a core less",
+            "estimate: half of its time; by chance, two threads on four cores share a core less often",
         ),
         Limit::sharp(
             "speed",
             90.0,
-            "[S1]: two threads of a core do 1.2 to 1.6 times the work of one, 60 to 80 % each",
+            "[S1]: two threads of a core together do 1.2 to 1.6 times the work of one, 60 to 80 % each",
         ),
     ],
     idle_too: false,
@@ -81,7 +80,7 @@ fn speeds(view: &View<'_>, of: &SubjectRef<'_>) -> Option<(f64, f64)> {
 fn idle_for(view: &View<'_>, of: &SubjectRef<'_>, restricted: bool) -> Result<Vec<Core>, Unmet> {
     let mut nodes = cores::nodes_in_use(of);
     if let SubjectRef::Process(task) = of {
-        let mask = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
+        let mask = input(task.cpu_nodes, "its allowed nodes are not known")?;
         nodes.retain(|node| node.0 < u64::BITS && mask >> node.0 & 1 == 1);
     }
     let idle = cores::idle_cores(view, &nodes);
@@ -137,7 +136,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if !cores::any_idle(view, &cores::nodes_in_use(of)) {
         return Err(Unmet::Quiet);
     }
-    let restricted = input(cores::is_restricted(view, of), "the CPUs that it may use are not known")?;
+    let restricted = input(cores::is_restricted(view, of), "its allowed CPUs are not known")?;
     let idle = idle_for(view, of, restricted)?;
     if idle.len() < cores::needed(view.cpus(of) * busy / 200.0) {
         return Err(Unmet::Quiet);
@@ -221,7 +220,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         None => Some(Command::words(
             When::Now,
             Scope::Process,
-            "bind it to its former CPUs: note the output of taskset -acp before",
+            "bind the process to its former CPUs: save the output of taskset -acp first",
         )),
     };
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 30.0 };
@@ -233,7 +232,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         view.remote_pct(of).ok().filter(|_| guards::placed(view, of).is_ok() && !commands.is_empty());
     Advice {
         sentence: sentence(format!(
-            "{} runs beside busy threads of its cores for {} of its time, while {} of {} {} idle.",
+            "{} shares cores with busy threads for {} of its time, while {} of {} {} idle.",
             cores::name(view, of),
             pct(busy),
             plural(idle, "core"),
@@ -262,19 +261,17 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Fewer cores are idle for others, and clock rates fall when more cores are awake.".to_owned()
+            "Fewer cores are idle for other programs, and clock rates fall when more cores are awake.".to_owned()
         },
         commands,
         undo: undo.into_iter().collect(),
         or_else: vec![match speeds {
             Some((beside, alone)) => format!(
-                "Its threads use the same data and gain from sharing a core: then ipc_smt_busy would be near \
-                 ipc_smt_idle. They are {} and {}.",
+                "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near ipc_smt_idle. They are {} and {}.",
                 number(beside),
                 number(alone)
             ),
-            None => "Its threads use the same data and gain from sharing a core: then ipc_smt_busy would be \
-                     near ipc_smt_idle; neither is known here."
+            None => "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near ipc_smt_idle; neither is known here."
                 .to_owned(),
         }],
     }

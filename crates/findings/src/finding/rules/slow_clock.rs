@@ -20,9 +20,12 @@ pub(super) static RULE: Rule = Rule {
         ("core-types", "the nodes have different kinds of cores"),
         (
             "one-process",
-            "one process uses four fifths of its busy time: its instructions may lower the clock",
+            "one process uses 80 % of the node's busy time: its instructions can lower the clock",
         ),
-        ("unlike-load", "the nodes are not both half busy, or their loads differ by more than 15 points"),
+        (
+            "unlike-load",
+            "one of the nodes is less than half busy, or their loads differ by more than 15 percentage points",
+        ),
     ],
     of: &[SubjectKind::Node],
     group: Group::Cpus,
@@ -30,8 +33,8 @@ pub(super) static RULE: Rule = Rule {
     needs: &[GHZ.id],
     hold: Hold::s(120.0),
     limits: &[
-        Limit::until("clock", 85.0, 90.0, "estimate: turbo steps of a busy node are smaller than a seventh"),
-        Limit::least("busy", 50.0, "estimate: an idle node may have any clock rate"),
+        Limit::until("clock", 85.0, 90.0, "estimate: turbo steps of a busy node are smaller than 15 %"),
+        Limit::least("busy", 50.0, "estimate: an idle node can have any clock rate"),
         Limit::until("apart", 15.0, 20.0, "estimate: the busier node has the lower turbo clock"),
     ],
     idle_too: true,
@@ -107,12 +110,11 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { node, other, slow, fast, busy } = seen.facts;
     Advice {
         sentence: sentence(format!(
-            "CPUs of node {node} run at {slow:.2} GHz, those of node {other} at {fast:.2}, although node {node} is {} busy.",
+            "CPUs of node {node} run at {slow:.2} GHz, those of node {other} at {fast:.2} GHz, although node {node} is {} busy.",
             pct(busy)
         )),
         or_else: vec![
-            "Cooling or a power limit: core_throttle_count in thermal_throttle of its CPUs rises then. A governor: scaling_governor in \
-             cpufreq of its CPUs is not that of the other node. Vector instructions of several processes lower the clock, too."
+            "With a cooling problem or a power limit, core_throttle_count in thermal_throttle of its CPUs rises. With a different governor, scaling_governor in cpufreq of its CPUs differs from the other node's. Vector instructions of several processes also lower the clock."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -20,22 +20,20 @@ const TIERING: u32 = 2;
 pub(super) static RULE: Rule = Rule {
     id: "slow-tier-memory",
     title: "Memory in use on a node without CPUs",
-    about: "A tenth of a process's memory is on nodes without CPUs (CXL, persistent memory) and in use, although the \
-            nodes where it runs have room.",
+    about: "10 % of a process's memory is on nodes without CPUs (CXL, persistent memory) and in use, although the nodes where it runs have room.",
     not_when: &[
         (
             "unused",
-            "no sign that memory of other nodes is used: accesses are not counted, and hinting faults are few",
+            "nothing shows use of memory on other nodes: accesses are not counted, and hinting faults are few",
         ),
-        ("policy", "its policy or its cpuset names that node"),
+        ("policy", "its policy or its cpuset names the node without CPUs"),
         (
             "promoting",
-            "the kernel promotes pages: NUMA balancing is in its tiering mode, and moves a hundredth of \
-             its slow pages in two minutes",
+            "the kernel promotes pages: NUMA balancing is in its tiering mode, and moves 1 % of the slow pages in two minutes",
         ),
-        ("cold", "nothing uses that memory: NUMA balancing scans it and finds no use"),
-        ("no-room", "the memory does not fit where it runs"),
-        ("shared", "a fifth of its memory is shared with others"),
+        ("cold", "nothing uses the slow memory: NUMA balancing scans it and finds no use"),
+        ("no-room", "its memory does not fit on the node where it runs"),
+        ("shared", "20 % or more of its memory is shared with other processes"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Placement,
@@ -78,7 +76,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if share < view.limit("share") || !guards::is_large(view, &placed) || !task.raw.mempolicy.is_default() {
         return Err(Unmet::Quiet);
     }
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     let all = view.topology().nodes.iter().all(|node| node.id.0 < u64::BITS && mems >> node.id.0 & 1 == 1);
     if !all || guards::is_own_memory(of) != Some(true) {
         return Err(Unmet::Quiet);
@@ -148,20 +146,19 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     if let Some(mode) = mode.filter(|mode| mode & TIERING == 0) {
         let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
         // The bit for tiers is added to the current one: balancing of nodes does not change.
-        let words =
-            "promotes pages in use; echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for them";
+        let words = "promotes pages that are in use; echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for them";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
         undo.push(Command::new(
             When::Now,
             Scope::Host,
             set(mode),
-            "memory already promoted stays there, which is harmless",
+            "promoted memory stays on the fast node, which is harmless",
         ));
     } else if !commands.is_empty() {
         undo.push(Command::words(
             When::Now,
             Scope::Process,
-            "a restart undoes this; its memory may stay there",
+            "not strictly needed: memory on a local node does no harm; a restart places memory again",
         ));
     }
     Advice {
@@ -182,9 +179,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 + (2.0 * placed.error).max(5.0),
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
-        risk: format!("Node {home} has less room for others. {RISK_OF_MOVE}"),
+        risk: format!("Node {home} then has less room for other programs. {RISK_OF_MOVE}"),
         or_else: vec![
-            "A tool placed it there on purpose, or it is used seldom: then hint_remote_pct is near 0."
+            "If a tool placed the memory there on purpose, or it is seldom used, hint_remote_pct is near 0."
                 .to_owned(),
         ],
     }

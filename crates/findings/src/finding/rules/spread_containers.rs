@@ -152,7 +152,7 @@ pub(super) fn look(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Res
         None => Some(view.cpus_of_nodes(&set)),
     };
     let Some(cpus) = cpus else { return Err(Unmet::Quiet) };
-    input(members.first(), "rules watch none of its processes")?;
+    input(members.first(), "no rule covers its processes")?;
     let policies = kernel_places(view, &members);
     let from: Vec<NodeId> = placed.sources(&set).into_iter().filter(|node| whole.contains(node)).collect();
     let away = placed.outside(&set);
@@ -203,8 +203,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         runs: format!("{} runs", view.identity(of).label),
         placed: &placed,
         remote: CONTAINER_REMOTE_PCT.id,
-        or_else: "Its processes use only memory of their own node: then node_migrations_per_s is low, and \
-                  hint_remote_pct of each is near 0.",
+        or_else: "If its processes use only memory of their own node, node_migrations_per_s is low, and hint_remote_pct of each is near 0.",
     };
     spread_over_nodes::advise_fewer(view, of, seen, &subject, commands, undo)
 }

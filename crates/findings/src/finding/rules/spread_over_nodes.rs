@@ -16,32 +16,32 @@ use crate::model::units::NodeId;
 
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
-    title: "Spread over nodes, fits on fewer",
-    about: "A process or group without binding is spread over several nodes, and fits on fewer. A warning \
-            if the kernel chose the place of its memory. Containers count as a whole.",
+    title: "Spread over nodes, would fit on fewer",
+    about: "An unbound process or group is spread over several nodes, and fits on fewer. It is a warning if the kernel placed its memory. Containers count as a whole.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
         (
             "needs-all",
-            "it fits on no smaller set of nodes; for a container with a cpuset, too few cores there are \
-             outside other cpusets",
+            "its load or memory fits on no smaller set of nodes; or, for a container with a cpuset, fewer nodes have too few cores outside other cpusets",
         ),
-        ("bound", "it may not use all nodes"),
+        ("bound", "its affinity or cpuset excludes some nodes"),
         ("converging", "its placement is changing"),
-        ("shared", "a fifth of its memory is shared, but not through a large shared object of its group"),
-        ("group", "it shares a large object: its group is judged instead"),
+        (
+            "shared",
+            "20 % or more of its memory is shared, but not through a large shared object of its group",
+        ),
+        ("group", "the process shares a large object: its group is judged instead"),
         (
             "bandwidth",
-            "it would make 50 memory accesses per us or more on each node left: more controllers serve it \
-             better",
+            "each remaining node would get 50 memory accesses per us or more: more memory controllers serve the process better",
         ),
         (
             "own-policies",
-            "its policies chose the place of four fifths of its memory. Only a note if they chose it for a fifth, or are unknown",
+            "memory policies set the node of 80 % or more of its memory (20 % or more, or unknown policies: only a note)",
         ),
-        ("others-map-it", "processes that numatop-ng does not see also map the shared memory: only a note"),
-        ("vm", "it is a virtual machine, which may have nodes of its own: only a note"),
+        ("others-map-it", "processes that numatop-ng does not see also map the shared memory (only a note)"),
+        ("vm", "the process is a virtual machine, which can have its own nodes (only a note)"),
     ],
     of: &[SubjectKind::Process, SubjectKind::Group, SubjectKind::Container],
     group: Group::Placement,
@@ -50,7 +50,8 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("remote", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node"),
+        Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node")
+            .counted_in("/s"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -93,8 +94,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     {
         return Err(Unmet::Quiet);
     }
-    let cpus = input(task.cpu_nodes, "the nodes that it may run on are not known")?;
-    let mems = input(task.mem_nodes, "the nodes that it may take memory from are not known")?;
+    let cpus = input(task.cpu_nodes, "its allowed nodes are not known")?;
+    let mems = input(task.mem_nodes, "its allowed memory nodes are not known")?;
     if !whole.iter().all(|node| node.0 < 64 && cpus >> node.0 & mems >> node.0 & 1 == 1) {
         return Err(Unmet::Quiet);
     }
@@ -192,8 +193,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         runs: moves::who_runs(view, of).0,
         placed: &placed,
         remote: REMOTE_PCT.id,
-        or_else: "Its threads use only memory of their own node: then hint_remote_pct is near 0 and \
-                  node_migrations_per_s is low.",
+        or_else: "If its threads use only memory of their own node, hint_remote_pct is near 0 and node_migrations_per_s is low.",
     };
     advise_fewer(view, of, seen, &subject, commands, undo)
 }
@@ -251,7 +251,7 @@ pub(super) fn advise_fewer(
         check: vec![check(subject.remote, from, (rest + 2.0 * placed.error).max(5.0), true)],
         stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(&row) * 10.0, false)],
         risk: format!(
-            "Fewer memory controllers and caches serve it: near their limit it gets slower. {RISK_OF_MOVE}"
+            "Fewer memory controllers and caches serve the program: near their limit it gets slower. {RISK_OF_MOVE}"
         ),
         or_else: moves::other_users(of).into_iter().chain([subject.or_else.to_owned()]).collect(),
     }

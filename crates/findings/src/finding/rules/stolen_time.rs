@@ -9,7 +9,7 @@ use crate::metric::host::BUSY;
 pub(super) static RULE: Rule = Rule {
     id: "stolen-time",
     title: "The hypervisor takes CPU time",
-    about: "The hypervisor takes at least a tenth of the time in which CPUs are busy; all CPU times are too large.",
+    about: "The hypervisor takes at least 10 % of the time in which CPUs are busy; all CPU times are too large.",
     not_when: &[("idle", "less than one CPU is busy")],
     of: &[SubjectKind::Host],
     group: Group::Cpus,
@@ -62,7 +62,7 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             number(busy / 100.0)
         )),
         or_else: vec![format!(
-            "A burstable instance has used up its credit: that looks the same ({}), but needs another remedy.",
+            "If a burstable instance has used up its credit, steal looks the same ({}), but the remedy is another instance type.",
             pct(steal * 100.0 / busy.max(1.0))
         )],
         ..Advice::default()

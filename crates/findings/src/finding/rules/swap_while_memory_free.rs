@@ -17,16 +17,19 @@ const PAGE: f64 = 4096.0;
 
 pub(super) static RULE: Rule = Rule {
     id: "swap-while-memory-free",
-    title: "It swaps while a node has free memory",
+    title: "Swapping while a node has free memory",
     about: "Pages go to swap and a node is at its low watermark, while another node has free memory.",
     not_when: &[
         ("limit", "a container at its memory limit explains the swapping"),
         ("proactive", "no node is at the watermark that wakes kswapd: the reclaim was requested"),
         ("full-everywhere", "no node has free memory"),
-        ("way-back", "pages are only read from swap"),
-        ("zram", "pages go to compressed memory, not to a disk: only a warning"),
-        ("memory-only", "the node has no CPUs: rarely used pages are sent there until it is full"),
-        ("streaming", "a twentieth of the node or more is page cache, which kswapd may recycle: only a note"),
+        ("way-back", "pages are read from swap, but none are written to it"),
+        ("zram", "pages go to compressed memory, not to a disk (at most a warning)"),
+        ("memory-only", "the node has no CPUs: rarely used pages go there until it is full"),
+        (
+            "streaming",
+            "5 % of the node or more is page cache, which kswapd can reclaim instead (only a note)",
+        ),
     ],
     of: &[SubjectKind::Host],
     group: Group::NodeMemory,
@@ -34,7 +37,12 @@ pub(super) static RULE: Rule = Rule {
     needs: &[SWAP_OUT.id, WATERMARK_DISTANCE_PCT.id],
     hold: Hold::in_bursts(20.0),
     limits: &[
-        Limit::least("swap-out", 256.0, "estimate: 1 MiB/s; no healthy machine swaps that steadily [S13]"),
+        Limit::least(
+            "swap-out",
+            256.0,
+            "estimate: 1 MiB/s; no healthy machine swaps that much all the time [S13]",
+        )
+        .counted_in("pages/s"),
         WATERMARK,
         KSWAPD,
     ],
@@ -120,7 +128,7 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Moved memory becomes remote for tasks that stay.".into()
+            "The moved memory becomes remote for tasks that stay on the node.".into()
         },
         commands,
         undo,
@@ -133,8 +141,7 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         or_else: vec![format!(
-            "Some tasks may not use the free memory of node {roomy}: check mems_allowed and \
-             mempolicy.{setting}"
+            "If some tasks are not allowed to use the free memory of node {roomy}, their mems_allowed or mempolicy shows it.{setting}"
         )],
         ..Advice::default()
     }

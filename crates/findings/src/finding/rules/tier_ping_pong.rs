@@ -19,12 +19,11 @@ const STARTING_NS: u64 = 300_000_000_000;
 pub(super) static RULE: Rule = Rule {
     id: "tier-ping-pong",
     title: "Pages go to slower memory and come back",
-    about: "A node sends at least 1,000 pages a second to a slower memory tier and gets about as many back, and that takes at least 5 % \
-            of a CPU.",
+    about: "A node sends at least 1,000 pages a second to a slower memory tier and gets about as many back. The transfers take at least 5 % of a CPU.",
     not_when: &[
         ("start", "the machine has been up for less than 5 min"),
         ("limit", "half of the pages come from a container at its memory limit"),
-        ("proactive", "half of the pages go because a program asks for it (memory.reclaim)"),
+        ("proactive", "half of the pages move because a program requests it (memory.reclaim)"),
     ],
     of: &[SubjectKind::Node],
     group: Group::NodeMemory,
@@ -32,8 +31,10 @@ pub(super) static RULE: Rule = Rule {
     needs: &[PROMOTED.id, DEMOTED.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("pages", 1000.0, "estimate: 4 MB/s each way; fewer cost less than a rare burst"),
-        Limit::sharp("factor", 4.0, "estimate: more in one direction is a change of the working set"),
+        Limit::least("pages", 1000.0, "estimate: 4 MB/s each way; fewer cost less than a rare burst")
+            .counted_in("pages/s"),
+        Limit::sharp("factor", 4.0, "estimate: more in one direction is a change of the working set")
+            .counted_in("times"),
         Limit::least("busy", 5.0, "[S5]"),
     ],
     idle_too: true,
@@ -137,7 +138,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     Advice {
         sentence: sentence(format!(
-            "Each second {} pages of node {node} go to slower memory and {} come back; that takes {} % of a CPU.",
+            "Each second {} pages of node {node} go to slower memory and {} come back; the transfers take {} % of a CPU.",
             number(demoted),
             number(promoted),
             number(busy)
@@ -147,8 +148,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         check: vec![falls(PROMOTED.id, promoted), falls(DEMOTED.id, demoted)],
         risk: "This affects the whole machine: memory in use stays longer on the slow tier.".into(),
         or_else: vec![
-            "More memory is in use than the fast nodes have: then lower the memory limits of containers, \
-             or run fewer programs."
+            "If more memory is in use than the fast nodes have, lower the memory limits of containers or run fewer programs."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -18,12 +18,11 @@ const LARGE_BYTES: f64 = (64u64 << 20) as f64;
 pub(super) static RULE: Rule = Rule {
     id: "tlb-misses",
     title: "Many page walks with small pages",
-    about: "A process spends about a tenth of its cycles in page walks, with less than half of its memory in huge pages. \
-            Needs --events tlb.",
+    about: "A process spends about 10 % of its cycles in page walks, with less than half of its memory in huge pages. The rule needs --events tlb.",
     not_when: &[
         ("has-huge", "half of its memory or more is in huge pages"),
-        ("small", "it has less than 64 MiB, or no more than the caches hold"),
-        ("few", "it misses the TLB less often"),
+        ("small", "the process has less than 64 MiB of memory, or no more than the caches hold"),
+        ("few", "the process has too few TLB misses"),
     ],
     of: &[SubjectKind::Process],
     group: Group::Pages,
@@ -34,8 +33,8 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "walks",
             3.0,
-            "[S4]; estimate: at 35 cycles a walk, a tenth of the time, where perf's top-down tree flags it",
-        ),
+            "[S4]; estimate: at 35 cycles per walk this is 10 % of the time, the limit of perf's top-down metric",
+        ).counted_in("per 1000 instructions"),
         Limit::until("huge", 50.0, 80.0, "estimate: half of its memory could still be in huge pages"),
     ],
     idle_too: false,
@@ -102,7 +101,9 @@ fn way(name: &[u8]) -> &'static str {
         b"mysqld" | b"mariadbd" => {
             "large_pages in its configuration, and a pool of huge pages for the buffer pool"
         }
-        _ => "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35), or an option of its own",
+        _ => {
+            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35), or its own option for huge pages"
+        }
     }
 }
 
@@ -126,17 +127,16 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands: vec![Command::words(
             When::NextStart,
             Scope::Process,
-            format!("start it with {}", way(task.raw.comm.bytes())),
+            format!("start the program with {}", way(task.raw.comm.bytes())),
         )],
-        undo: vec![Command::words(When::NextStart, Scope::Process, "start it without that")],
+        undo: vec![Command::words(When::NextStart, Scope::Process, "start the program without this setting")],
         check: vec![check(HUGE_PCT.id, huge, 80.0, false), check(metric, misses, misses / 2.0, true)],
         stop: Vec::new(),
         risk:
             "Its memory grows, the first touch of a page takes longer, and making huge pages compacts memory."
                 .into(),
         or_else: vec![format!(
-            "Its memory is sparse. Or each switch leaves page tables cold: then switches_per_s is \
-             high.{guest}"
+            "Its memory can be sparse. If each switch leaves page tables cold, switches_per_s is high.{guest}"
         )],
     }
 }

@@ -15,10 +15,10 @@ const RECLAIM_DISTANCE: u32 = 30;
 pub(super) static RULE: Rule = Rule {
     id: "zone-reclaim",
     title: "A node is reclaimed, another has room",
-    about: "vm.zone_reclaim_mode is set, and allocations reclaim a node although a near one has free memory.",
+    about: "vm.zone_reclaim_mode is set, and allocations reclaim pages of a node although a near node has free memory.",
     not_when: &[
-        ("unused", "the mode is set and costs nothing, because nodes have room"),
-        ("far", "the free memory is at a distance above 30, which reclaim avoids for a reason"),
+        ("unused", "the mode is set but has no effect, because the nodes have room"),
+        ("far", "the free memory is at a distance above 30, which zone reclaim avoids on purpose"),
         ("full", "no other node has free memory"),
     ],
     of: &[SubjectKind::Host],
@@ -29,8 +29,9 @@ pub(super) static RULE: Rule = Rule {
     limits: &[Limit::least(
         "reclaims",
         10.0,
-        "estimate: each reclaim delays an allocation; one in 100 ms is not noise",
-    )],
+        "estimate: each reclaim delays an allocation; ten per second are more than chance",
+    )
+    .counted_in("/s")],
     idle_too: true,
     judge: &Condition { look, advise },
 };
@@ -110,10 +111,10 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 15.0,
         }],
-        risk: "This affects the whole machine: allocations that reclaim kept local may go to other nodes."
+        risk: "This affects the whole machine: allocations that were kept local can go to other nodes."
             .into(),
         or_else: vec![format!(
-            "A tuning profile may set it again: check vm.zone_reclaim_mode after a reboot. It is {} now.",
+            "A tuning profile can set the mode again: check vm.zone_reclaim_mode after a reboot. It is {} now.",
             view.snapshot.zone_reclaim_mode.unwrap_or(0)
         )],
         ..Advice::default()

@@ -135,6 +135,6 @@ fn an_arm_machine_has_a_long_walk_in_several_orders() {
 #[test]
 fn a_machine_without_smt_leaves_that_out() {
     let plan = plan(&Asked::default(), &facts("ft-2500", 64 << 10));
-    assert!(plan.absent.iter().any(|(stage, why)| *stage == Stage::Smt && why.contains("two threads")));
+    assert!(plan.absent.iter().any(|(stage, why)| *stage == Stage::Smt && why.contains("two CPUs")));
     assert!(plan.siblings.is_none());
 }

@@ -105,7 +105,7 @@ fn a_run_says_what_it_was() {
             list.push((stage, "why".into()));
         }
     };
-    assert_eq!(state(Run::default(), &without(Stage::Smt, true)), State::Good, "cores have one thread");
+    assert_eq!(state(Run::default(), &without(Stage::Smt, true)), State::Good, "cores have one thread each");
     assert_eq!(state(Run::default(), &without(Stage::Pages, false)), State::Partial, "no time");
     let looks = |ns: &[f64]| {
         let ns = ns.to_vec();
@@ -141,12 +141,15 @@ fn a_number_that_is_missing_has_a_reason() {
 fn a_round_that_went_wrong_takes_no_number_away() {
     let mut results = Results::default();
     all(&mut results);
-    results.lacks(Cell::Latency(0, 3), "only 90 % of the memory is on node 3".into());
+    results.lacks(Cell::Latency(0, 3), "only 90 % of the test memory is on node 3".into());
     results.take(Cell::Read(0, 0), 60.0);
     results.judge(true);
     let profile = results.profile(&plan(), machine(), Run::default());
     assert_eq!((profile.latency_ns[0][1], profile.missing.len()), (Some(142.0), 0), "{:?}", profile.missing);
-    assert_eq!(profile.notes, ["latency_ns.0.3: from 5 rounds only: only 90 % of the memory is on node 3"]);
+    assert_eq!(
+        profile.notes,
+        ["latency_ns.0.3: from 5 rounds only: only 90 % of the test memory is on node 3"]
+    );
     assert_eq!(profile.read_error[0][0], None, "one round knows no error");
 }
 
@@ -167,7 +170,7 @@ fn eviction_that_disagrees_is_a_note() {
         results.profile(&plan(), machine(), Run::default()).notes
     };
     assert_eq!(note(83.0), [""; 0]);
-    assert!(note(90.2)[0].ends_with("evicted lines 90.2 ns (+10 %)"), "{:?}", note(90.2));
+    assert!(note(90.2)[0].ends_with("an evicted one 90.2 ns (+10 %)"), "{:?}", note(90.2));
 }
 
 proptest! {

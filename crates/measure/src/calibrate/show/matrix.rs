@@ -103,7 +103,8 @@ fn row_ratio(profile: &Profile, from: usize, to: usize) -> Option<f64> {
 /// Ratios to local, times ten: three characters a column, because 256 numbers are not read.
 fn ratios(profile: &Profile, width: usize, colour: bool) -> String {
     let nodes = &profile.machine.nodes;
-    let mut text = hanging("", words("read latency, times local (x10); row = CPUs, column = memory"), width);
+    let mut text =
+        hanging("", words("read latency, in tenths of local latency; row = CPUs, column = memory"), width);
     // Four columns for the number of the row.
     let per_block = (width.saturating_sub(6) / 4).max(1);
     let all: Vec<usize> = (0..nodes.len()).collect();
@@ -167,10 +168,14 @@ fn large_bandwidth(profile: &Profile, classes: &[Class]) -> String {
         let gbs: Vec<f64> =
             class.cells.iter().filter_map(|(from, to)| at(&profile.read_gbs, *from, *to)).collect();
         crate::calibrate::stats::median(&gbs)
-            .map(|gbs| format!("  {:.1}x away: {gbs:.1} GB/s\n", class.ratio))
+            .map(|gbs| format!("  distance {:.1}x: {gbs:.1} GB/s\n", class.ratio))
     };
     let rows: String = classes.iter().filter_map(of).collect();
-    if rows.is_empty() { rows } else { format!("reads by the cores of a node, by distance\n{rows}") }
+    if rows.is_empty() {
+        rows
+    } else {
+        format!("bandwidth of reads by all cores of a node, by distance\n{rows}")
+    }
 }
 
 /// Differences below these percents are what a measurement repeats within.
@@ -187,11 +192,11 @@ pub fn compare(old: &Profile, new: &Profile, width: usize) -> String {
     text += &compared_matrix("latency, ns", (&old.latency_ns, &new.latency_ns), LATENCY, old);
     text += &compared_matrix("reads, GB/s", (&old.read_gbs, &new.read_gbs), BANDWIDTH, old);
     let single = [
-        ("line in a core, ns", old.lines_ns.core, new.lines_ns.core),
-        ("line in a cache, ns", old.lines_ns.llc, new.lines_ns.llc),
+        ("line transfer within a core, ns", old.lines_ns.core, new.lines_ns.core),
+        ("line transfer within a cache, ns", old.lines_ns.llc, new.lines_ns.llc),
         ("page walk, ns", old.walk_ns, new.walk_ns),
-        ("both threads, additions", old.smt.additions, new.smt.additions),
-        ("both threads, memory", old.smt.memory, new.smt.memory),
+        ("both threads of a core, additions", old.smt.additions, new.smt.additions),
+        ("both threads of a core, memory", old.smt.memory, new.smt.memory),
     ];
     for (name, then, now) in single {
         text += &compared_line(&format!("  {name}"), then, now, BANDWIDTH);
@@ -208,7 +213,7 @@ fn compared_matrix(name: &str, (old, new): (&Matrix, &Matrix), least: f64, profi
     let (rows, columns) = (old.len().max(new.len()), old.iter().chain(new).map(Vec::len).max().unwrap_or(0));
     for from in 0..rows {
         for to in 0..columns {
-            let name = format!("  CPUs of {}, memory of {}", node(from), node(to));
+            let name = format!("  CPUs of node {}, memory of node {}", node(from), node(to));
             text += &compared_line(&name, cell(old, from, to), cell(new, from, to), least);
         }
     }
@@ -227,7 +232,7 @@ fn compared_line(name: &str, old: Option<f64>, new: Option<f64>, least: f64) -> 
         }
         _ => String::new(),
     };
-    format!("{}\n", format!("{name:<32}{:>9}{:>9}  {change}", number(old), number(new)).trim_end())
+    format!("{}\n", format!("{name:<36}{:>9}{:>9}  {change}", number(old), number(new)).trim_end())
 }
 
 /// The conclusions; nothing where numbers may not be used.
@@ -239,8 +244,7 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     if let Some(far) = classes.last().filter(|far| far.ratio > 1.03) {
         let saved = 100.0 * (1.0 - 1.0 / far.ratio);
         lines.push(format!(
-            "a task limited by the farthest memory would take at most {saved:.0} % less time with local \
-             memory"
+            "a task limited by the farthest memory takes at most {saved:.0} % less time with local memory"
         ));
     }
     if let (Some(cores), Some(pair)) = (cores_of_link(profile), slowest_pair(profile)) {
@@ -250,10 +254,10 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     for found in slit(profile) {
         lines.push(match found {
             Slit::NoDifference { distances: (near, far), percent } => {
-                format!("SLIT has distances {near} and {far} where measured latencies differ by {percent:.0} % only")
+                format!("SLIT distances are {near} and {far}, but measured latencies differ by only {percent:.0} %")
             }
             Slit::WrongOrder { nearer, farther } => format!(
-                "SLIT calls memory of {} nearer to CPUs of {} than memory of {} to CPUs of {}, but it is farther",
+                "according to SLIT, memory of {} is nearer to CPUs of {} than memory of {} to CPUs of {}; the measured latency is higher",
                 node(nearer.1),
                 node(nearer.0),
                 node(farther.1),
@@ -263,14 +267,14 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     }
     if let Some([near, far]) = profile.hidden_nodes.as_deref() {
         lines.push(format!(
-            "pages of one node have two latencies ({near:.0} and {far:.0} % of them): the firmware may hide nodes"
+            "pages of one node have two latencies ({near:.0} % and {far:.0} % of the pages): the firmware can hide nodes"
         ));
     }
     if lines.is_empty() {
         return String::new();
     }
     let lines: String = lines.iter().map(|line| hanging("  ", words(line), width)).collect();
-    format!("what it means\n{lines}")
+    format!("what the numbers mean\n{lines}")
 }
 
 /// The pair of nodes with the least bandwidth between them, by id.

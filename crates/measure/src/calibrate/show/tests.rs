@@ -42,17 +42,17 @@ fn two() -> Profile {
 fn two_nodes_are_numbers_beside_the_slit() {
     let text = render_text(&two(), 100, false);
     for said in [
-        "2 nodes, 48 cores, GenuineIntel 6/106/6; 14 s, 0.4 % other work, +-6.5 %\n",
+        "2 nodes, 48 cores, GenuineIntel 6/106/6; took 14 s, other tasks used 0.4 % of the CPUs, +-6.5 %\n",
         "read latency, ns     memory of 0     memory of 1   SLIT\n",
         "  CPUs of 0                 82.1     139.4 1.70x   10  21\n",
         "  CPUs of 1         138.9~ 1.69x            82.4   21  10\n",
         "  2 distances: 82 ns 1.0x (2) . 139 ns 1.7x (2)\n",
         "  CPUs of 0                172.3        58.1 34%\n",
-        "within node 0, GB/s: one core reads 13.9, 11 cores fill it, copy 121.0\n",
-        "cache line from core to core, one way, ns: same core 7, same cache 48, other node 121\n",
-        "throughput of both threads of a core, relative to one: independent additions 1.00, memory 1.94\n",
+        "within node 0, GB/s: reads by one core 13.9, 11 cores fill it, copy 121.0\n",
+        "transfer of a cache line between cores, one way, ns: same core 7, same cache 48, other node 121\n",
+        "throughput of both threads of a core, one thread = 1: independent additions 1.00, memory 1.94\n",
         "a page walk adds 23 ns",
-        "  a task limited by the farthest memory would take at most 41 % less time with local memory\n",
+        "  a task limited by the farthest memory takes at most 41 % less time with local memory\n",
         "  5 cores of node 0 saturate the link to node 1\n",
         "missing: lines_ns.node: each node has one last-level cache\n",
     ] {
@@ -112,11 +112,11 @@ fn sixteen_nodes_are_ratios_in_eighty_columns() {
         "{text}"
     );
     assert!(text.contains("3 distances: 96 ns 1.0x (16) . 112 ns 1.2x (112) . 300 ns 3.1x (128)"), "{text}");
-    assert!(text.contains("  3.1x away: 80.0 GB/s\n"), "{text}");
+    assert!(text.contains("  distance 3.1x: 80.0 GB/s\n"), "{text}");
     assert!(text.lines().all(|line| line.len() <= 80), "{text}");
     let narrow = render_text(&profile, 40, false);
     assert!(
-        narrow.lines().take_while(|line| !line.starts_with("reads")).all(|line| line.len() <= 40),
+        narrow.lines().take_while(|line| !line.starts_with("bandwidth")).all(|line| line.len() <= 40),
         "{narrow}"
     );
     let json = serde_json::to_string(&profile).unwrap();
@@ -126,7 +126,9 @@ fn sixteen_nodes_are_ratios_in_eighty_columns() {
 #[test]
 fn a_profile_that_may_not_be_used_says_so_and_means_nothing() {
     let disturbed = render_text(&Profile { state: State::Disturbed, ..two() }, 100, false);
-    assert!(disturbed.contains("discarded: the machine was busy") && !disturbed.contains("what it means"));
+    assert!(
+        disturbed.contains("discarded: the machine was busy") && !disturbed.contains("what the numbers mean")
+    );
     let looks = Wandering { cpus: (0, 1), looks_ns: vec![10.0, 30.0], classes: vec![3, 13, 4] };
     let wandering = Profile { state: State::Wandering, wandering: Some(looks), ..two() };
     let text = render_text(&wandering, 200, false);
@@ -151,9 +153,9 @@ fn cells_are_compared_one_by_one() {
     new.latency_ns[0][1] = Some(153.3);
     new.read_gbs[0][0] = None;
     let text = compare(&two(), &new, 100);
-    assert!(text.contains("  CPUs of 0, memory of 1            139.4    153.3  +10.0 %\n"), "{text}");
+    assert!(text.contains("  CPUs of node 0, memory of node 1      139.4    153.3  +10.0 %\n"), "{text}");
     assert!(text.contains("+0.0 %  (the same)"), "{text}");
-    assert!(text.contains("  CPUs of 0, memory of 0            172.3        -\n"), "{text}");
+    assert!(text.contains("  CPUs of node 0, memory of node 0      172.3        -\n"), "{text}");
     new.machine.cores = 3;
     assert!(compare(&two(), &new, 100).contains("another machine: the machine's cores have changed"));
 }

@@ -21,9 +21,9 @@ const NAME_MAX: usize = 160;
 /// # Errors
 /// Its mappings cannot be read, or it has ended.
 pub fn places(root: &Path, process: ProcessId, pages: &[u64], page_size: u64) -> Reading<PagesPlaced> {
-    let target =
-        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
-    let failed = |error: std::io::Error| reason("reading its maps", &error);
+    let target = Target::open(root, process.0, process.1)
+        .map_err(|error| reason("opening files of the process", &error))?;
+    let failed = |error: std::io::Error| reason("reading maps of the process", &error);
     let mut lines = Lines::new(target.file(c"maps").map_err(failed)?);
     let mut placed = PagesPlaced { pages: vec![(-1, -1); pages.len()], ..PagesPlaced::default() };
     while let Some(line) = lines.next_line().map_err(failed)? {
@@ -43,10 +43,10 @@ pub fn places(root: &Path, process: ProcessId, pages: &[u64], page_size: u64) ->
     if !numbers.is_empty() {
         match target.nodes(&numbers, page_size) {
             Ok(nodes) => asked.iter().zip(nodes).for_each(|(at, node)| placed.pages[*at].1 = node),
-            Err(error) => placed.no_nodes = Some(reason("locating its pages", &error)),
+            Err(error) => placed.no_nodes = Some(reason("locating pages of the process", &error)),
         }
     }
-    target.check().map_err(|error| reason("locating its pages", &error))?;
+    target.check().map_err(|error| reason("locating pages of the process", &error))?;
     Ok(placed)
 }
 

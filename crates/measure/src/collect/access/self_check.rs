@@ -29,7 +29,7 @@ const STEPS: u64 = 2000;
 
 /// The note for samples that were taken despite a refusal.
 pub const OVERRULED: &str =
-    "the self-check failed; NUMATOP_NG_ACCESS_CHECK=off overrides it: numbers may be wrong";
+    "the self-check failed; NUMATOP_NG_ACCESS_CHECK=off skips the check, but numbers can then be wrong";
 
 /// Whether a refusal is overruled. Samples of an emulator do not measure time. But samples of a program that
 /// is interrupted after its loads, such as that of a guest test, have its addresses. Users could only get
@@ -44,7 +44,7 @@ fn is_overruled() -> bool {
 /// Why samples cannot be taken, or say nothing on this CPU.
 pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
     let mut chain =
-        sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check has no loop".into()))?;
+        sys::Chain::new(chain()).ok_or_else(|| Missing::Lost("the self-check found no test loop".into()))?;
     let mut verdict = attempt(probe, &mut chain);
     for _ in 1..TRIES {
         if !matches!(verdict, Err(Missing::NotCollected(_))) {

@@ -222,7 +222,7 @@ impl Reads {
     fn draw(&mut self, job: &Job, walk: &Walk, iterator: Option<&File>) -> Placed {
         let mappings = iterator.map(|rows| {
             let read = Mappings::read(rows, self.page_size);
-            read.map_err(|error| reason("reading the policies of its mappings", &error))
+            read.map_err(|error| reason("reading memory policies of the mappings", &error))
         });
         let mut counted = match &mappings {
             Some(Ok(mappings)) => Some(Counted::new(mappings)),

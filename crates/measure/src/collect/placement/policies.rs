@@ -143,7 +143,7 @@ pub fn affordable(rss_bytes: u64) -> Reading<()> {
         return Ok(());
     }
     Err(Missing::NotCollected(
-        "policies are not read: walking its memory would take more than half a second".into(),
+        "policies are not read: reading them would take more than half a second".into(),
     ))
 }
 
@@ -152,8 +152,8 @@ pub fn affordable(rss_bytes: u64) -> Reading<()> {
 /// # Errors
 /// Why they are not known.
 pub fn read(root: &Path, process: ProcessId) -> Reading<PolicyBytes> {
-    let target =
-        Target::open(root, process.0, process.1).map_err(|error| reason("opening its files", &error))?;
+    let target = Target::open(root, process.0, process.1)
+        .map_err(|error| reason("opening files of the process", &error))?;
     let failed = |error: std::io::Error| reason("reading its numa_maps", &error);
     let mut lines = Lines::new(target.file(c"numa_maps").map_err(failed)?);
     let mut sum = PolicyBytes::default();

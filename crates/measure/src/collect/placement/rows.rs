@@ -117,7 +117,7 @@ impl Mappings {
                 };
             }
             if told > ROWS_MAX {
-                return Err(io::Error::other("it has too many mappings to read"));
+                return Err(io::Error::other("the process has too many mappings to read"));
             }
             if count >= FULL {
                 thread::sleep(REST);

@@ -69,7 +69,7 @@ fn gone() -> io::Error {
 pub fn reason(doing: &str, error: &io::Error) -> Missing {
     match error.raw_os_error() {
         Some(libc::ESRCH | libc::ENOENT) => {
-            Missing::Lost("the process ended while its pages were looked up".into())
+            Missing::Lost("the process ended while its pages were located".into())
         }
         Some(libc::EPERM | libc::EACCES) => Missing::NotPermitted(format!(
             "{doing}: {error}; pages of other users' processes need CAP_SYS_PTRACE"

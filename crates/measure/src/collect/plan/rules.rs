@@ -51,7 +51,7 @@ fn probe(check: &HostCheck, facility: Facility) -> Verdict {
                  capabilities"
                     .into(),
             ),
-            [Advice::say("boot without lockdown=confidentiality ('integrity' is fine)")],
+            [Advice::say("boot without lockdown=confidentiality (lockdown=integrity works)")],
         ));
     }
     Ok(())
@@ -59,18 +59,19 @@ fn probe(check: &HostCheck, facility: Facility) -> Verdict {
 
 fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
     let release = check.kernel.release.known().map_or("this kernel", String::as_str);
-    let enough = Advice::say(format!("use Linux 6.1 or newer: it has all of this; {release} is running"));
+    let enough =
+        Advice::say(format!("use Linux 6.1 or newer, which has all of these features; {release} is running"));
     let present = match &check.kernel.btf {
         BtfFacts::Has(present) => present,
         BtfFacts::Absent(why) => {
             let missing = format!("the kernel shows no type information (BTF): {why}");
-            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, as those of current \
-                           distributions are; in a container, mount /sys";
+            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, like those of current distributions; in a container, mount /sys";
             return Err(Hindrance::new(Missing::Unsupported(missing), [Advice::say(rebuild)]));
         }
         BtfFacts::Denied(why) => {
-            let missing = format!("the kernel's type information (BTF) may not be read: {why}");
-            let advice = "every user may read this file on an ordinary host: look for a sandbox or mount that forbids it";
+            let missing = format!("permission to read the kernel's type information (BTF) is denied: {why}");
+            let advice =
+                "every user can read this file on an ordinary host: a sandbox or a mount forbids it here";
             return Err(Hindrance::new(Missing::NotPermitted(missing), [Advice::say(advice)]));
         }
         BtfFacts::Damaged(why) => {
@@ -129,8 +130,7 @@ fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
         let adds: Vec<String> =
             lacking.iter().map(|one| format!("--cap-add {}", one.to_string().replace("CAP_", ""))).collect();
         return vec![Advice::command(
-            "the bounding set of this container or service excludes them, even for root. For a container, \
-             use",
+            "the bounding set of this container or service excludes these capabilities, even for root. For a container, use",
             format!("docker run {} --pid host IMAGE", adds.join(" ")),
         )];
     }
@@ -144,7 +144,7 @@ fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
     vec![
         Advice::command("run it as root", "sudo numatop-ng"),
         Advice::command(
-            "or grant the capabilities to the program, once (every user who may run it then sees all tasks)",
+            "or grant the capabilities to the program once (every user who can run it then sees all tasks)",
             format!("sudo setcap {}+ep $(command -v numatop-ng)", granted.join(",")),
         ),
     ]
@@ -162,7 +162,8 @@ fn device_irqs(facts: &Fact<Topology>) -> Verdict {
     if topology(facts)?.nodes.len() > 1 {
         return Ok(());
     }
-    let missing = "the machine has one node: no device is far from the CPUs that handle its interrupts";
+    let missing =
+        "the machine has one node: every device is on the node of the CPUs that handle its interrupts";
     Err(Hindrance::new(Missing::Unsupported(missing.into()), []))
 }
 
@@ -173,7 +174,10 @@ fn any_counter(check: &HostCheck) -> Verdict {
     let refused = check.pmu.trials.iter().find_map(|trial| trial.outcome.as_ref().err());
     match refused.or(check.pmu.absent.values().next()) {
         Some(missing) => Err(Hindrance::new(missing.clone(), counter_advice(check, missing))),
-        None => Err(Hindrance::new(Missing::NotCollected("no counter was requested (--events)".into()), [])),
+        None => Err(Hindrance::new(
+            Missing::NotCollected("hardware counters were not requested (--events)".into()),
+            [],
+        )),
     }
 }
 
@@ -193,7 +197,8 @@ fn counter(check: &HostCheck, role: Role) -> Verdict {
         any_counter(check)?;
     }
     let set = SETS.iter().find(|(name, roles, _)| *name != "auto" && roles.contains(&role));
-    let advice = set.map(|(name, ..)| Advice::command("to count it", format!("numatop-ng --events {name}")));
+    let advice =
+        set.map(|(name, ..)| Advice::command("to count this event", format!("numatop-ng --events {name}")));
     let missing = Missing::NotCollected("its counter was not requested (--events)".into());
     Err(Hindrance::new(missing, advice.into_iter().collect::<Vec<_>>()))
 }
@@ -209,14 +214,13 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     let of_a_cpu = |name: &String| name.starts_with("cpu") || name.starts_with("arm");
     if check.pmu.sources.known().is_some_and(|names| !names.iter().any(of_a_cpu)) {
         return vec![Advice::say(format!(
-            "the kernel found no PMU of the CPU (/sys/bus/event_source/devices). In a virtual machine the \
-             hypervisor must provide one: {}",
+            "the kernel found no PMU of the CPU (/sys/bus/event_source/devices). In a virtual machine the hypervisor must provide a PMU: {}",
             cloud_pmu(check).unwrap_or("with QEMU and KVM, -cpu host,pmu=on")
         ))];
     }
     match (missing, cloud_pmu(check)) {
         (Missing::Unsupported(_), Some(how)) => {
-            let say = format!("the hypervisor may hide counters of the CPU: {how}");
+            let say = format!("the hypervisor can hide counters of the CPU: {how}");
             vec![Advice::say(say)]
         }
         _ => Vec::new(),
@@ -228,12 +232,10 @@ fn cloud_pmu(check: &HostCheck) -> Option<&'static str> {
     match check.pmu.platform.known()?.as_str() {
         // cloud.google.com/compute/docs/pmu-overview
         "Google" => Some(
-            "on Compute Engine (C4 and C4A) the PMU is off unless chosen for the machine: architectural counts \
-             cycles and instructions, standard also events inside the core, enhanced (large C4) also memory \
-             accesses",
+            "on Compute Engine (C4 and C4A) the PMU is off unless enabled for the VM. The setting 'architectural' counts cycles and instructions, 'standard' also core events, 'enhanced' (large C4) also memory accesses",
         ),
         vendor if vendor.starts_with("Amazon") => Some(
-            "on EC2, bare metal and sizes with whole sockets usually have all counters, smaller ones some or none",
+            "on EC2, bare metal and instance sizes with whole sockets usually have all counters, smaller sizes some or none",
         ),
         _ => None,
     }
@@ -248,7 +250,10 @@ fn numa_fields(check: &HostCheck) -> Verdict {
         return off("the machine has one node: NUMA balancing has no effect", Vec::new());
     }
     if check.kernel.numa_balancing.is(&0) {
-        let on = Advice::command("to see them, switch it on", "sudo sysctl kernel.numa_balancing=1");
+        let on = Advice::command(
+            "to get these values, switch NUMA balancing on",
+            "sudo sysctl kernel.numa_balancing=1",
+        );
         return off("NUMA balancing is off (kernel.numa_balancing is 0)", vec![on]);
     }
     Ok(())
@@ -256,7 +261,7 @@ fn numa_fields(check: &HostCheck) -> Verdict {
 
 fn new_pages(check: &HostCheck) -> Verdict {
     if check.topology.known().is_some_and(|topology| topology.nodes.len() == 1) {
-        let missing = Missing::NotCollected("the machine has one node: all pages are on it".into());
+        let missing = Missing::NotCollected("the machine has one node: all pages are on this node".into());
         return Err(Hindrance::new(missing, Vec::new()));
     }
     probe(check, Facility::NewPages)
@@ -265,7 +270,7 @@ fn new_pages(check: &HostCheck) -> Verdict {
 fn node_pages(facts: &Fact<Topology>) -> Verdict {
     if topology(facts)?.numa == NumaSupport::NotBuilt {
         let missing = Missing::Unsupported(
-            "a kernel without CONFIG_NUMA has no numastat and no memory policies".into(),
+            "a kernel without CONFIG_NUMA has no numastat files and no memory policies".into(),
         );
         return Err(Hindrance::new(missing, [Advice::say("use a kernel built with CONFIG_NUMA=y")]));
     }
@@ -280,9 +285,9 @@ fn others_memory(check: &HostCheck) -> Option<Caveat> {
     if one_node || traces || !own.lacking().is_empty() {
         return None;
     }
-    let say = "CAP_SYS_PTRACE is missing: memory is located for processes of the same user only";
+    let say = "CAP_SYS_PTRACE is missing: memory is located only for processes of the same user";
     let advice = how_to_get(check, &[Capability::SysPtrace]);
-    Some(Caveat { about: "memory by node", say: say.into(), advice })
+    Some(Caveat { about: "location of memory by node", say: say.into(), advice })
 }
 
 /// Facilities that work here, but show less or something else than one would expect.
@@ -292,11 +297,10 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
         caveats.push(Caveat {
             about: "pid namespace",
             say:
-                "numatop-ng runs in a container with its own pid namespace: only that container's tasks are \
-                  listed, with host ids"
+                "numatop-ng runs in a container with its own pid namespace: only that container's tasks are listed, with host ids"
                     .into(),
             advice: vec![Advice::command(
-                "to see all, share the host's pid namespace: start the container with",
+                "to see all tasks, share the host's pid namespace: start the container with",
                 "--pid=host",
             )],
         });
@@ -305,7 +309,7 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     if counting && check.kernel.nmi_watchdog.is(&1) {
         caveats.push(Caveat {
             about: "NMI watchdog",
-            say: "it holds one hardware counter of each CPU, so large sets of events are multiplexed".into(),
+            say: "the NMI watchdog uses one hardware counter of each CPU, so large sets of events are multiplexed".into(),
             advice: vec![Advice::command("to free the counter", "sudo sysctl kernel.nmi_watchdog=0")],
         });
     }
@@ -313,7 +317,7 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     if check.cgroups.mode == Mode::None {
         caveats.push(Caveat {
             about: "cgroups",
-            say: "no cgroup file system is mounted: cgroups have no names".into(),
+            say: "no cgroup file system is mounted: cgroup paths are unknown".into(),
             advice: Vec::new(),
         });
     }

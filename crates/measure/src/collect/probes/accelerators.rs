@@ -58,7 +58,7 @@ impl FileScan {
     /// The kernel refused it; the errno is in the chain.
     pub fn start() -> Result<FileScan> {
         let skel = object::load("open_files", object::open("open_files", OpenFilesSkelBuilder::default())?)?;
-        let link = skel.progs.on_open_file.attach().context("attaching to open files")?;
+        let link = skel.progs.on_open_file.attach().context("attaching the iterator over open files")?;
         Ok(FileScan { link, skel })
     }
 
@@ -80,7 +80,8 @@ impl FileScan {
             files.extend(rows.chunks_exact(size_of::<OpenFile>()).map(pod_read_unaligned::<OpenFile>));
             Ok(())
         };
-        object::read_iterator(&self.link, &mut vec![0; BUFFER], each).context("walking over open files")?;
+        object::read_iterator(&self.link, &mut vec![0; BUFFER], each)
+            .context("reading the iterator over open files")?;
         Ok(files)
     }
 }
@@ -104,9 +105,10 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let root = shared.root.to_owned();
     let devices = Accelerators::read(&root, &|_| true);
     let (scan, words) = if devices.is_empty() {
-        (OnceCell::new(), "not loaded: no GPU, accelerator, VFIO or RDMA device here".to_owned())
+        (OnceCell::new(), "not loaded: the machine has no GPU, accelerator, VFIO or RDMA device".to_owned())
     } else {
-        let words = format!("loaded, an iterator over open files; {}", plural(devices.len(), "device file"));
+        let words =
+            format!("loaded as an iterator over open files; {}", plural(devices.len(), "device file"));
         (OnceCell::from(FileScan::start()?), words)
     };
     Ok(Box::new(AcceleratorProbe { root, scan, state: RefCell::default(), words }))

@@ -24,7 +24,7 @@ use crate::model::sample::{Hints, Missing};
 use crate::model::wire::{CpuHints, Wire};
 
 pub(super) static HINT_FAULTS: Probe = Probe {
-    otherwise: Otherwise::From("numa_faults_locality of the task structure"),
+    otherwise: Otherwise::From("the field numa_faults_locality of the task structure"),
     ..Probe::new("NUMA hinting faults", Facility::HintFaults, start_hint_faults)
 };
 
@@ -77,14 +77,14 @@ impl Running for HintProbe {
 
 pub(super) static TASK_MOVES: Probe = Probe {
     features: &[Feature::MoveNuma, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
-    ..Probe::new("tasks that balancing moves", Facility::SentTasks, start_task_moves)
+    ..Probe::new("tasks moved by NUMA balancing", Facility::SentTasks, start_task_moves)
 };
 
 fn start_task_moves(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let mut open = object::open("task_moves", TaskMovesSkelBuilder::default())?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
     let skel = object::load("task_moves", open)?;
-    Ok(Box::new(Attached::all(skel, "loaded, attached to moves, swaps and failed attempts")?))
+    Ok(Box::new(Attached::all(skel, "loaded, attached to task moves, swaps and failed attempts")?))
 }
 
 pub(super) static PAGE_MIGRATIONS: Probe = Probe {
@@ -110,7 +110,7 @@ fn start_page_migrations(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     open.maps.moves.set_max_entries(NodeMatrix::entries(nodes))?;
     let skel = object::load("page_migrations", open)?;
     let pairs = NodeMatrix::new(skel.maps.moves.as_fd(), nodes)?;
-    let programs = Attached::all(skel, "loaded, attached to the migration of pages")?;
+    let programs = Attached::all(skel, "loaded, attached to page migration")?;
     Ok(Box::new(BalanceProbe { pairs, programs }))
 }
 
@@ -134,7 +134,7 @@ pub(super) static MISPLACED_PAGES: Probe = Probe {
     several_nodes: true,
     // Pages are counted there.
     builds_on: Some(Facility::MovedPages),
-    ..Probe::new("pages moved from node to node", Facility::PageFlows, start_misplaced_pages)
+    ..Probe::new("pages moved between nodes", Facility::PageFlows, start_misplaced_pages)
 };
 
 /// The function that moves a page to the node from which it is used: by its folio since 6.7 (commit 73eab3ca481e),
@@ -153,13 +153,14 @@ struct PageArgument {
 fn start_misplaced_pages(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let types = shared.types()?;
     let known = FUNCTIONS.iter().find_map(|name| Some((*name, types.of_function(name)?)));
-    let (function, count) = known.with_context(|| format!("the kernel has no {}", FUNCTIONS.join(" or ")))?;
+    let (function, count) =
+        known.with_context(|| format!("the kernel has no function {}", FUNCTIONS.join(" or ")))?;
     ensure!([2, 3].contains(&count), "{function} has {count} arguments; expected 2 or 3");
     let node_shift = PageFacts::of(types)?.node_shift()?;
     let place = PageArgument { function, node_at: count as u32 - 1, node_shift };
     let attached =
         attach_with_fallback(&AttachMethod::ALL, |method| attach_misplaced_pages(shared, &place, method));
-    Ok(Box::new(attached.with_context(|| format!("{function} cannot be hooked"))?.probe))
+    Ok(Box::new(attached.with_context(|| format!("{function} does not accept a probe"))?.probe))
 }
 
 fn attach_misplaced_pages(
@@ -188,7 +189,7 @@ fn attach_misplaced_pages(
 
 pub(super) static NUMAB_TIME: Probe = Probe {
     otherwise: Otherwise::Nothing,
-    ..Probe::new("time of NUMA balancing", Facility::BalancingTime, start_numab_time)
+    ..Probe::new("CPU time of NUMA balancing", Facility::BalancingTime, start_numab_time)
 };
 
 fn start_numab_time(shared: &Shared<'_>) -> Result<Box<dyn Running>> {

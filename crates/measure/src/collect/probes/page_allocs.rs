@@ -48,14 +48,14 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let maps = shared.maps()?;
     open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
     open.maps.cpus.reuse_fd(maps.cpus).context("sharing the state of CPUs")?;
-    open.maps.cpu_topo.reuse_fd(maps.cpu_topo).context("sharing the places of CPUs")?;
+    open.maps.cpu_topo.reuse_fd(maps.cpu_topo).context("sharing the table of places of CPUs")?;
     open.maps.alloc_pace.set_max_entries(maps.possible_cpus)?;
     open.maps.alloc_shifts.set_max_entries(maps.possible_cpus)?;
     let skel = object::load("page_allocs", open)?;
     let bytes = maps.possible_cpus as usize * size_of::<AllocPace>();
     let paces =
         Mapping::new(skel.maps.alloc_pace.as_fd(), bytes).context("mapping the counts of allocations")?;
-    let attached = Attached::all(skel, "loaded, attached to the allocation of pages")?;
+    let attached = Attached::all(skel, "loaded, attached to page allocation")?;
     Ok(Box::new(PageProbe { attached, paces, pace: RefCell::new(Pace::new(shared.page_budget)) }))
 }
 
@@ -63,7 +63,7 @@ impl PageProbe {
     fn set_shift(&self, cpu: CpuId, shift: u32) -> Result<()> {
         let map = &self.attached.skel.maps.alloc_shifts;
         let update = map.update(&cpu.0.to_ne_bytes(), &shift.to_ne_bytes(), MapFlags::ANY);
-        update.with_context(|| format!("setting which share of CPU {cpu}'s allocations is counted"))
+        update.with_context(|| format!("setting the share of CPU {cpu}'s allocations that is counted"))
     }
 }
 
@@ -161,8 +161,7 @@ impl Pace {
         match self.busiest().filter(|(_, seen)| seen.shift > 0) {
             None => "every allocation of user pages is counted again".to_owned(),
             Some((cpu, seen)) => format!(
-                "CPU {cpu} allocates user pages {} times a second: one in {} is counted, chosen at random, so new \
-                 pages by node are estimates",
+                "CPU {cpu} allocates user pages {} times a second: only one in {}, at random, is counted, so new pages by node are estimates",
                 seen.per_s,
                 1u64 << seen.shift
             ),
@@ -208,7 +207,10 @@ mod tests {
         };
         assert_eq!(step(&mut pace, 2, 4_000), [(busy, 2)]);
         assert!(pace.samples());
-        assert!(pace.words().starts_with("CPU 3 allocates user pages 4000 times a second: one in 4 is"));
+        assert!(
+            pace.words()
+                .starts_with("CPU 3 allocates user pages 4000 times a second: only one in 4, at random, is")
+        );
         assert_eq!(step(&mut pace, 3, 8_000), [], "as before");
         // Two seconds for as much: half of the rate.
         assert_eq!(step(&mut pace, 5, 12_000), [(busy, 1)]);

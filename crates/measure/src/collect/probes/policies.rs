@@ -21,7 +21,7 @@ use crate::sys::{self, read_variable};
 pub(super) static PROBE: Probe = Probe {
     otherwise: Otherwise::From("/proc/PID/numa_maps, for processes whose file can be read in half a second"),
     several_nodes: true,
-    ..Probe::new("policies of mappings", Facility::MappingPolicies, start)
+    ..Probe::new("memory policies of mappings", Facility::MappingPolicies, start)
 };
 
 struct PolicyProbe {
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<types::nt_draw>() == 24 + 10 * draw::PAGES);
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     // Without this member an address space can be freed while it is iterated over: fixed in 6.1 and brought back to it.
     let is_safe = shared.types()?.has_member("bpf_iter_seq_task_vma_info", "mm");
-    ensure!(is_safe, "this kernel's iterator over mappings does not hold their address space");
+    ensure!(is_safe, "this kernel's iterator over mappings does not keep their address space alive");
     let mut open = object::open("policies", PoliciesSkelBuilder::default())?;
     let rodata = open.maps.rodata_data.as_deref_mut().context("policies.bpf.o has no .rodata")?;
     rodata.page_size = machine::page_size();
@@ -55,7 +55,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let no_nodes = shift.err().map(|error| format!("{error:#}"));
     let probe = PolicyProbe { skel: object::load("policies", open)?, no_nodes, wanted: 0 };
     // Some hosts load it, and let nothing be attached.
-    probe.rows_of(std::process::id()).context("attaching to the mappings of a process")?;
+    probe.rows_of(std::process::id()).context("attaching the iterator over the mappings of a process")?;
     Ok(Box::new(probe))
 }
 
@@ -82,8 +82,8 @@ impl Running for PolicyProbe {
 
     fn words(&self) -> String {
         let nodes = self.no_nodes.as_ref();
-        let nodes = nodes.map(|why| format!("; nodes of shared memory come from page tables only: {why}"));
-        format!("loaded, an iterator over mappings{}", nodes.unwrap_or_default())
+        let nodes = nodes.map(|why| format!("; nodes of shared memory come only from page tables: {why}"));
+        format!("loaded as an iterator over mappings{}", nodes.unwrap_or_default())
     }
 
     fn mappings_of(&self, tid: u32) -> Option<io::Result<OwnedFd>> {

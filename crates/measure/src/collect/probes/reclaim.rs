@@ -82,7 +82,7 @@ fn judge(reclaimed: u64, seen: u64) -> Result<(), Missing> {
     }
     // Commit 8c2214fc9a47 (6.7) has the multi-generational LRU report to the tracepoint.
     Err(Missing::Unsupported(format!(
-        "the machine reclaimed {reclaimed} pages (/proc/vmstat), but the kernel reported only {seen} by node: before Linux 6.7 the multi-generational LRU reports none"
+        "the machine reclaimed {reclaimed} pages (/proc/vmstat), but the kernel reported only {seen} pages by node: before Linux 6.7 the multi-generational LRU reports none"
     )))
 }
 
@@ -96,7 +96,10 @@ mod tests {
         assert_eq!(judge(1000, 0), Ok(()), "too few to tell");
         assert_eq!(judge(10_000, 9_000), Ok(()));
         assert!(
-            judge(10_000, 12).unwrap_err().to_string().contains("but the kernel reported only 12 by node")
+            judge(10_000, 12)
+                .unwrap_err()
+                .to_string()
+                .contains("but the kernel reported only 12 pages by node")
         );
     }
 }

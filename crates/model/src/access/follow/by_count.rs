@@ -53,22 +53,28 @@ impl fmt::Display for ByTime {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ByTime::FewSamples(samples) => {
-                write!(to, "too few: {samples:.0} samples were followed and placed, {SAMPLES_MIN} are needed")
+                write!(
+                    to,
+                    "too few samples: {samples:.0} were followed and located, {SAMPLES_MIN} are needed"
+                )
             }
             ByTime::Unresolved(pct, end) => {
                 write!(
                     to,
-                    "unresolved: the next run is known of {pct:.0} % of the samples, {RESOLVED_MIN_PCT} % are needed"
+                    "unresolved: the next access is known for {pct:.0} % of the samples, {RESOLVED_MIN_PCT} % are needed"
                 )?;
-                end.map_or(Ok(()), |end| write!(to, "; most others end at {}", end.words()))
+                end.map_or(Ok(()), |end| write!(to, "; most of the rest end at {}", end.words()))
             }
             ByTime::FewPairs(pairs) => {
-                write!(to, "too few: the next two runs are known of {pairs} samples, {PAIRS_MIN} are needed")
+                write!(
+                    to,
+                    "too few samples: the next two accesses are known for {pairs}, {PAIRS_MIN} are needed"
+                )
             }
-            ByTime::OnePlace => write!(to, "too few: all next runs go to one place"),
+            ByTime::OnePlace => write!(to, "too few places: all next accesses go to one place"),
             ByTime::Correlated(correlation) => write!(
                 to,
-                "correlated: one run goes where the next one goes (correlation {correlation:.2}, {UNRELATED} at most)"
+                "correlated: an access predicts the place of the next one (correlation {correlation:.2}, limit {UNRELATED})"
             ),
         }
     }
@@ -171,7 +177,7 @@ mod tests {
     fn fewer_that_are_resolved_are_by_time() {
         let few = by_count(&Evidence { resolved: 79, end: Some(GaveUp::Branch), ..ENOUGH }).unwrap_err();
         assert_eq!(few, ByTime::Unresolved(79.0, Some(GaveUp::Branch)));
-        assert!(few.to_string().ends_with("; most others end at unknown branches"), "{few}");
+        assert!(few.to_string().ends_with("; most of the rest end at unknown branches"), "{few}");
         assert!(by_count(&Evidence { followed: 1001, resolved: 801, ..ENOUGH }).is_ok());
         assert!(by_count(&Evidence { followed: 1001, resolved: 800, ..ENOUGH }).is_err());
     }

@@ -185,7 +185,7 @@ fn of_placement(remote: Reading<Remote>, ran: bool) -> Reading<Known> {
     remote.and_then(|remote| match (remote.pct(), remote.range_pct()) {
         (Some(pct), Some(range)) => Ok(Known { basis: Basis::Placement, pct, range }),
         _ if ran => Err(no("the memory of running tasks is not located yet")),
-        _ => Err(no("did not run in this interval")),
+        _ => Err(no("the task did not run in this interval")),
     })
 }
 
@@ -229,7 +229,7 @@ pub(super) fn of_task(task: &Task, snapshot: &Snapshot) -> Reading<Known> {
 
 pub(super) fn remote_of(task: &Task, snapshot: &Snapshot) -> Reading<Remote> {
     if task.run_ns() == 0 {
-        return Err(no("did not run in this interval"));
+        return Err(no("the task did not run in this interval"));
     }
     memory(task).map(|memory| Remote::of(&task.delta.run_ns, memory, &snapshot.room))
 }

@@ -25,7 +25,7 @@ impl Coded for Latencies {
     fn get(input: &mut In<'_, '_>) -> Result<Latencies, Malformed> {
         let steps: BTreeMap<u16, u64> = Counted::get(input)?;
         let exists = steps.keys().all(|at| *at <= step(u32::MAX));
-        exists.then_some(Latencies(steps)).ok_or(Malformed("a latency is impossible"))
+        exists.then_some(Latencies(steps)).ok_or(Malformed("a latency is out of range"))
     }
 }
 

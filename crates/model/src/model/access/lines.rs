@@ -88,7 +88,7 @@ coded!(
     LineSide { store, offset, cpu_node, samples: Count, far: Count, function },
     most 1000, "sides of a contended line",
     check |side: &LineSide| {
-        (side.offset < 1 << LINE_SHIFT).then_some(()).ok_or(Malformed("an access begins beyond its line"))
+        (side.offset < 1 << LINE_SHIFT).then_some(()).ok_or(Malformed("an access begins after the end of its cache line"))
     }
 );
 
@@ -107,7 +107,7 @@ pub const OBJECTS: &str = "objects";
 
 /// The reason.
 pub const NO_TOUCH: &str =
-    "no first touch of the memory in use was sampled: --access or u in the details starts that";
+    "no first touch of this memory was sampled: start sampling with --access, or with u in the details";
 
 /// Objects of a process that are kept: the most used ones.
 pub const OBJECTS_LISTED: usize = 20;

@@ -47,10 +47,10 @@ impl GaveUp {
     pub fn words(self) -> &'static str {
         match self {
             GaveUp::Branch => "unknown branches",
-            GaveUp::Instruction => "system calls and instructions that repeat",
-            GaveUp::Return => "returns beyond the sampled stack",
+            GaveUp::Instruction => "system calls and repeated instructions",
+            GaveUp::Return => "returns to callers outside the sampled stack",
             GaveUp::Code => "code that cannot be read",
-            GaveUp::Steps => "the limit of instructions",
+            GaveUp::Steps => "the limit on followed instructions",
             GaveUp::Address => "unknown addresses",
         }
     }

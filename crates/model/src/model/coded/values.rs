@@ -200,11 +200,11 @@ pub fn json(missing: &Missing) -> String {
 /// It is something else, or no terminal should see it.
 pub fn missing(text: &str) -> Result<Missing, Malformed> {
     let missing: Missing = serde_json::from_str(text)
-        .map_err(|_| Malformed("the reason of a missing value cannot be parsed"))?;
+        .map_err(|_| Malformed("the reason for a missing value cannot be parsed"))?;
     if is_clean(&missing.to_string()) {
         Ok(missing)
     } else {
-        Err(Malformed("the reason of a missing value cannot be encoded"))
+        Err(Malformed("the reason for a missing value cannot be encoded"))
     }
 }
 

@@ -57,7 +57,7 @@ impl<'a> Bytes<'a> {
         }
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let (first, rest) = self.0.split_first().ok_or(Malformed("it ends inside a number"))?;
+            let (first, rest) = self.0.split_first().ok_or(Malformed("the data end inside a number"))?;
             self.0 = rest;
             let bits = u64::from(first & 0x7f);
             if shift == 63 && bits > 1 {
@@ -102,7 +102,7 @@ impl<'a> Bytes<'a> {
             (end, left) = (end + word.len(), left - ends);
         }
         while left > 0 {
-            let byte = self.0.get(end).ok_or(Malformed("it ends too early"))?;
+            let byte = self.0.get(end).ok_or(Malformed("the data end too early"))?;
             (end, left) = (end + 1, left - usize::from(is_end(byte)));
         }
         self.take(end).map(Bytes)
@@ -115,7 +115,7 @@ impl<'a> Bytes<'a> {
     pub fn count(&mut self, limit: usize) -> Result<usize, Malformed> {
         let count = self.number()?;
         if count > limit as u64 {
-            return Err(Malformed("a count is beyond its limit"));
+            return Err(Malformed("a count exceeds its limit"));
         }
         Ok(count as usize)
     }
@@ -123,7 +123,7 @@ impl<'a> Bytes<'a> {
     /// # Errors
     /// There are fewer than `len`.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed("it ends too early"))?;
+        let (taken, rest) = self.0.split_at_checked(len).ok_or(Malformed("the data end too early"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -134,13 +134,13 @@ impl<'a> Bytes<'a> {
     /// Too long, cut off, or not UTF-8.
     pub fn text(&mut self, limit: usize) -> Result<&'a str, Malformed> {
         let len = self.count(limit)?;
-        std::str::from_utf8(self.take(len)?).map_err(|_| Malformed("a text is not UTF-8"))
+        std::str::from_utf8(self.take(len)?).map_err(|_| Malformed("a string is not UTF-8"))
     }
 
     /// # Errors
     /// Something is left.
     pub fn finish(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("it has more bytes than its length")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes are left after its last field")) }
     }
 }
 

@@ -17,10 +17,10 @@ pub enum CpuListError {
     #[error("'{0}' is neither a number nor a range like 0-7")]
     NotANumber(String),
     /// A range ends before it begins.
-    #[error("the range '{0}' runs backwards")]
+    #[error("the range '{0}' is in descending order")]
     Backwards(String),
     /// An id is above [`MAX_ID`].
-    #[error("'{0}' names an id above {MAX_ID}")]
+    #[error("'{0}' contains an id above {MAX_ID}")]
     TooLarge(String),
     /// A word of a mask is not hexadecimal, or longer than 32 bits.
     #[error("'{0}' is not a hexadecimal word of at most 32 bits")]

@@ -227,7 +227,7 @@ macro_rules! by_sibling {
     ($name:literal, $field:ident) => {
         Column::<TaskRaw> {
             name: $name,
-            unit: "siblings idle and busy, counter",
+            unit: "counts by counter, with siblings idle and busy",
             width: Width::Fixed(SIBLINGS),
             first: 0,
             get: |row, at| row.counts.by_sibling[at].$field,
@@ -295,7 +295,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
             field!(TaskRaw, "preferred_node", "id + 1", preferred_node),
             field!(TaskRaw, "scan_period_ms", "ms", scan_period_ms),
             nodes!("run_ns_len", run_ns, u64),
-            by_node!("run_ns", "ns by node, counter", run_ns),
+            by_node!("run_ns", "times by node and counter", run_ns),
             // Its time before its first sample, which never changes.
             Column {
                 name: "exec_ns-run_ns",
@@ -310,14 +310,14 @@ pub fn task() -> &'static [Column<TaskRaw>] {
                 own: false,
                 added_for: None,
             },
-            task_slots!("slot_count", "by event, counter", count),
-            task_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
-            task_slots!("slot_running_ns", "ns by event, counter", running_ns),
+            task_slots!("slot_count", "counts by event and counter", count),
+            task_slots!("slot_enabled_ns", "times by event and counter", enabled_ns),
+            task_slots!("slot_running_ns", "times by event and counter", running_ns),
             nodes!("by_node_len", by_node, NodeCounts),
-            by_node!("by_node_cycles", "by node, counter", by_node, cycles),
-            by_node!("by_node_instructions", "by node, counter", by_node, instructions),
+            by_node!("by_node_cycles", "counts by node and counter", by_node, cycles),
+            by_node!("by_node_instructions", "counts by node and counter", by_node, instructions),
             nodes!("pages_len", pages, u64).added_for(Facility::NewPages),
-            by_node!("pages", "pages by node, counter", pages).added_for(Facility::NewPages),
+            by_node!("pages", "pages by node and counter", pages).added_for(Facility::NewPages),
             by_sibling!("by_sibling_cycles", cycles).added_for(Facility::CountersBySibling),
             by_sibling!("by_sibling_instructions", instructions).added_for(Facility::CountersBySibling),
             field!(TaskRaw, "numa_group", "id", numa_group).added_for(Facility::NumaGroup),
@@ -358,7 +358,7 @@ pub fn task() -> &'static [Column<TaskRaw>] {
         ];
         let places = [
             nodes!("by_place_len", by_place, u64).added_for(Facility::Places),
-            by_node!("by_place", "ns by place, counter", by_place).added_for(Facility::Places),
+            by_node!("by_place", "times by place and counter", by_place).added_for(Facility::Places),
         ];
         others.into_iter().chain(counters).chain(places).collect()
     });
@@ -417,9 +417,9 @@ pub fn cpu() -> &'static [Column<CpuRaw>] {
             field!(CpuRaw, "online", "bool", online),
             field!(CpuRaw, "busy_ns", "ns, counter", busy_ns),
             field!(CpuRaw, "switches", "counter", switches),
-            cpu_slots!("slot_count", "by event, counter", count),
-            cpu_slots!("slot_enabled_ns", "ns by event, counter", enabled_ns),
-            cpu_slots!("slot_running_ns", "ns by event, counter", running_ns),
+            cpu_slots!("slot_count", "counts by event and counter", count),
+            cpu_slots!("slot_enabled_ns", "times by event and counter", enabled_ns),
+            cpu_slots!("slot_running_ns", "times by event and counter", running_ns),
             // All ones are none: recordings store known times unchanged.
             Column {
                 name: "irq_ns",

@@ -25,7 +25,7 @@ pub(super) fn host(
     let pmu: Vec<&str> =
         host.events.iter().filter(|event| !event.is_software()).map(|event| event.name.as_str()).collect();
     if pmu.is_empty() {
-        let not_asked = || Missing::NotCollected("no hardware counter was requested (--events)".into());
+        let not_asked = || Missing::NotCollected("hardware counters were not requested (--events)".into());
         reasons.note("pmu", &snapshot.host_missing(task::CYCLES_TOTAL.id).cloned().unwrap_or_else(not_asked));
     }
     let facts = json!({

@@ -26,7 +26,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     let left_out = report.findings.len().saturating_sub(SHOWN);
     let (grave, minor): (Vec<_>, Vec<_>) = shown(report).partition(|(_, finding)| finding.counts());
     html! {
-        p.rules { (words::rules(report)) " " @if !report.blind.is_empty() { a href="#rules" { "Rules that could not" } } }
+        p.rules { (words::rules(report)) " " @if !report.blind.is_empty() { a href="#rules" { "Rules that did not run for lack of data" } } }
         @for (number, finding) in &grave { (one(view, *number, finding, true)) }
         @if !minor.is_empty() {
             details.minor open[grave.is_empty()] {

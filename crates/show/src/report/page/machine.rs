@@ -44,7 +44,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
         }
         @if left_out > 0 { p.muted { (words::thousands(left_out)) " more nodes are not drawn." } }
         p.muted.keys {
-            span.key.runs {} span { "a square is a CPU, the darker the busier; a block is a last-level cache" }
+            span.key.runs {} span { "a square is a CPU (darker is busier); a block is a last-level cache" }
             span.key.memory {} span { "memory in use at the end" }
         }
     }
@@ -140,7 +140,7 @@ pub(super) fn between_nodes(view: &View<'_>) -> Markup {
         div.matrices {
             @if all > 0.0 { figure { figcaption { "Accesses, %" } (matrix(report, &matrices.accesses, ("CPUs", "mem"))) } }
             @if let Some(slit) = slit(report) {
-                figure { figcaption { "Distance as the firmware states it; 10 is local" } (slit) }
+                figure { figcaption { "Distance according to the firmware; 10 is local" } (slit) }
             }
             @if let Some((caption, measured)) = measured(report) {
                 figure { figcaption { (caption) } (measured) }
@@ -236,7 +236,7 @@ fn slit(report: &Report) -> Option<Markup> {
     }
     let heat = |distance: u32| f64::from(distance.saturating_sub(10)).min(40.0) / 40.0;
     let cell = |from, to| topology.distance(from, to).map(|distance| (distance.to_string(), heat(distance)));
-    Some(of_pairs("distances of nodes", &nodes, cell))
+    Some(of_pairs("distances between nodes", &nodes, cell))
 }
 
 /// Latencies measured by `calibrate`, or their ratios if nothing else may be used, with a description. `None`
@@ -259,8 +259,8 @@ fn measured(report: &Report) -> Option<(String, Markup)> {
         let text = if only_ratios { format!("{times:.2}") } else { format!("{ns:.0}") };
         Some((text, ((times - 1.0) / 3.0).clamp(0.0, 1.0)))
     };
-    let unit = if only_ratios { "relative to the node itself" } else { "in ns" };
-    let caption = format!("Latency of memory, {unit}, as numatop-ng calibrate measured it{day}");
+    let unit = if only_ratios { "relative to local memory" } else { "in ns" };
+    let caption = format!("Latency of memory, {unit}, measured by numatop-ng calibrate{day}");
     Some((caption, of_pairs("measured latencies", &nodes, cell)))
 }
 

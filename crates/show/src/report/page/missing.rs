@@ -19,33 +19,33 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     let lost = missing.lost.iter().filter(|(_, count)| **count > 0);
     let is_whole = missing.gaps.is_empty() && missing.lost.is_empty() && missing.torn_bytes == 0;
     html! {
-        @if is_whole { p { "No sample is missing, and nothing was lost." } }
+        @if is_whole { p { "No samples are missing, and no events were lost." } }
         @if !missing.gaps.is_empty() || !missing.lost.is_empty() || missing.exit_lost_ns > 0 {
             table.lost {
-                thead { tr { th scope="col" { "when" } th scope="col" { "lost" } th scope="col" { "why, and what it means" } } }
+                thead { tr { th scope="col" { "when" } th scope="col" { "lost" } th scope="col" { "reason and effect" } } }
                 tbody {
                     @for gap in &missing.gaps { (hole(view, gap)) }
                     @for (cause, count) in lost {
-                        tr { td { "all" } td.n { (words::thousands(*count as usize)) } td { (cause) ": counted, but in no row" } }
+                        tr { td { "all" } td.n { (words::thousands(*count as usize)) } td { (cause) ": included in counts, but not in rows" } }
                     }
                     @if missing.exit_lost_ns > 0 {
                         tr {
                             td { "all" }
                             td { (length(missing.exit_lost_ns as f64)) " of CPU time" }
-                            td { "of short tasks that ended without a row: counted for their node, not for a program" }
+                            td { "of short tasks that ended without a row: counted for the node, not for a program" }
                         }
                     }
                 }
             }
         }
         @if missing.more_gaps() > 0 {
-            p.muted { "There are " (words::thousands(missing.more_gaps() + missing.gaps.len())) " gaps: neighbouring ones share a line." }
+            p.muted { "There are " (words::thousands(missing.more_gaps() + missing.gaps.len())) " gaps: adjacent ones share a line." }
         }
         @if missing.torn_bytes > 0 {
-            p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are not a whole frame: damaged, or being written." }
+            p { "The last " (words::thousands(missing.torn_bytes as usize)) " bytes of the last file are not a whole frame: they are damaged, or were being written." }
         }
-        @if report.about.boots > 1 { p { "The machine was started " (report.about.boots) " times; nodes and CPUs are those of the last." } }
-        @if report.about.changes > 0 { p { "Nodes, CPUs or devices changed " (plural(report.about.changes, "time")) "; the drawing is of the last." } }
+        @if report.about.boots > 1 { p { "The machine was started " (report.about.boots) " times; nodes and CPUs are those after the last start." } }
+        @if report.about.changes > 0 { p { "Nodes, CPUs or devices changed " (plural(report.about.changes, "time")) "; the drawing shows the last state." } }
         (notes(view))
         (not_measured(report))
         (rules(report))
@@ -71,7 +71,7 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
                 @if gap.new_runs > 0 { (restarted) @if gap.new_runs > 1 { " (" (gap.new_runs) " runs began)" } "; " }
                 @for (at, why) in gap.why.iter().enumerate() { @if at > 0 { "; " } (why) }
                 @if gap.more_why > 0 { "; " (plural(gap.more_why, "more reason")) }
-                @if gap.why.is_empty() && gap.new_runs == 0 { "the recording does not say" }
+                @if gap.why.is_empty() && gap.new_runs == 0 { "the recording has no reason" }
                 @match gap.new_runs {
                     0 => ". The totals include this time; the curves do not.",
                     all if all == gap.count => ". Neither the totals nor the curves include this time.",
@@ -128,7 +128,7 @@ fn rules(report: &Report) -> Markup {
                 p.muted { "All rules had data at the end." }
             } @else {
                 details {
-                    summary { (plural(report.blind.len(), "rule")) " lacked data, for all or for some subjects" }
+                    summary { (plural(report.blind.len(), "rule")) " lacked data for all or some subjects" }
                     table.reasons {
                         thead { tr { th scope="col" { "rule" } th scope="col" { "reason" } } }
                         tbody {

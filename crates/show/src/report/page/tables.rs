@@ -27,7 +27,7 @@ pub(super) fn summary(view: &View<'_>) -> Markup {
             @if !caveat.is_empty() {
                 p.caveat {
                     @for said in &caveat { (said) " " }
-                    a href="#missing" { "All of it" }
+                    a href="#missing" { "All warnings" }
                 }
             }
         }
@@ -109,10 +109,10 @@ pub(super) fn programs(view: &View<'_>) -> Markup {
     html! {
         p.muted {
             "The " (plural(shown, "program")) " with the most CPU time"
-            @if table.rest.is_some() { ", and all others as one row: together they are the machine" }
-            ". 100 % is one CPU. A program is all processes of one name in one container."
+            @if table.rest.is_some() { ", and all other programs in one row. Together they make up the whole machine" }
+            ". 100 % is one CPU. A program means all processes of one name in one container."
             @if table.merged > 0 {
-                " There were too many names to keep: " (words::thousands(table.merged)) " with little time are counted among the others throughout."
+                " There were too many names to keep them all: " (words::thousands(table.merged)) " with little CPU time are always counted among the others."
             }
         }
         (one(view, table, true))
@@ -123,7 +123,7 @@ pub(super) fn containers(view: &View<'_>) -> Markup {
     let table = &view.report.containers;
     html! {
         p.muted {
-            "Containers, pods and units with the most CPU time. A row includes everything below it."
+            "Containers, pods and units with the most CPU time. A row includes all groups below it."
             @if table.others > 0 { " " (words::others(table.others)) " are not shown." }
         }
         (one(view, table, false))
@@ -158,11 +158,11 @@ fn one(view: &View<'_>, table: &Table, is_programs: bool) -> Markup {
             }
         }
         }
-        p.muted { "Resident: mean over time, summed over processes. Memory that processes share counts once where its objects are known, else for each of them." }
+        p.muted { "Resident: mean over time, summed over processes. Shared memory counts once where its objects are known, otherwise once per process." }
         @if has.cells {
             p.muted.keys {
-                span { "One cell per node, darker is more:" } span.key.runs {} span { "where it runs" } span.key.memory {}
-                span { "where its memory is. Dark over pale: it runs where it has no memory." }
+                span { "One cell per node, darker is more:" } span.key.runs {} span { "where the program runs" } span.key.memory {}
+                span { "where its memory is. Dark over pale: the program runs on a node without its memory." }
             }
         }
     }
@@ -217,17 +217,17 @@ pub(super) fn hot_spots(hot: &Hot) -> Markup {
     html! {
         p.muted {
             (words::thousands(hot.samples as usize)) " stacks, " (hot.event) " at " (hot.hz)
-            " Hz on each CPU. Callers on top, callees below; the width is the share of the samples. Blue is the kernel."
-            @if !hot.stem.is_empty() { " All are under " (hot.stem.join(" › ")) "." }
+            " Hz on each CPU. Callers are on top, callees below; the width is the share of the samples. Blue means kernel."
+            @if !hot.stem.is_empty() { " All stacks are under " (hot.stem.join(" › ")) "." }
             @if hot.lost > 0 { " " (words::thousands(hot.lost as usize)) " samples were lost." }
         }
         div.flame style=(format!("height:{}px", depth * HOT_ROW)) {
             @for frame in &hot.frames { (hot_spot(frame)) }
         }
         @if hot.frames_left_out > 0 {
-            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, and 1 % deep down), or beyond 5,000, are not drawn, nor are their callees." }
+            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, or 1 % deep down), or beyond 5,000, are not drawn, nor are their callees." }
         }
-        h3 { "Functions by their own share" }
+        h3 { "Functions by own share" }
         table.spots {
             thead {
                 tr {

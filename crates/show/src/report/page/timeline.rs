@@ -66,13 +66,13 @@ pub(super) fn content(view: &View<'_>) -> Markup {
     let busy = report.lane(Id::Cpu).map(|lane| &lane.machine);
     html! {
         div.chosen {
-            span id="chosen" { "All of it, " (span) "." }
+            span id="chosen" { "Whole recording, " (span) "." }
             button type="button" id="all" hidden { "Show all" }
-            span id="hint" hidden { "Drag over the strip to select a part; tables follow." }
+            span id="hint" hidden { "Drag over the strip to select a part; the tables then show this part." }
             code id="detail" hidden {}
         }
         p.muted.how {
-            "One point is " (width) ": the line is the mean, the shade behind it reaches from the lowest to the highest interval of "
+            "Each point covers " (width) ": the line is the mean, and the shade reaches from the lowest to the highest interval of "
             (interval) "; dots mark the lowest and the highest point. Times are " (view.clock.offset(report.span.0)) "."
         }
         div.lanes {
@@ -80,7 +80,7 @@ pub(super) fn content(view: &View<'_>) -> Markup {
                 div.lane.over {
                     div.label { b { "The recording" } span { "machine busy" } }
                     div.plot id="strip" tabindex="-1"
-                        data-label="Part of the recording: arrow keys move it, plus and minus zoom, Escape shows all" { (row(report, busy, (100.0, "the recording, busy"), 34)) }
+                        data-label="Selected part of the recording: arrow keys move the part, plus and minus zoom, Escape shows all" { (row(report, busy, (100.0, "busy time over the recording"), 34)) }
                     div.vals { span.val id="at" {} }
                 }
             }

@@ -133,8 +133,7 @@ pub(super) fn is_online(root: &Root, id: u32) -> Result<bool> {
 pub(super) fn hidden_from_us(hidden: &BTreeSet<u32>) -> Option<String> {
     (!hidden.is_empty()).then(|| {
         format!(
-            "CPUs {} run but are not in the list of online CPUs, which may be a container's (lxcfs): they \
-             are included",
+            "CPUs {} run, but the list of online CPUs, perhaps of a container (lxcfs), does not contain them: numatop-ng includes these CPUs",
             format_cpulist(hidden.iter().copied())
         )
     })
@@ -251,7 +250,7 @@ fn cache_type(text: &str) -> Result<CacheType> {
 
 /// `size` is printed by the kernel as KiB with a K (drivers/base/cacheinfo.c).
 fn cache_size(text: &str) -> Result<u64> {
-    let kib: u64 = text.strip_suffix('K').context("no K at the end")?.parse()?;
+    let kib: u64 = text.strip_suffix('K').context("the final K is missing")?.parse()?;
     kib.checked_mul(1024).context("larger than 16 EiB")
 }
 

@@ -141,10 +141,10 @@ pub(super) fn irq_counts(root: &Root, address: &str, topology: &Topology) -> Res
 /// The list is something else, or was cut.
 fn counts_by_cpu(text: &str, possible: usize) -> Result<Vec<u32>> {
     // The kernel cuts a list of more than a page, maybe inside a number, and then its end is missing.
-    let list = text.strip_suffix('\n').context("the kernel truncated the list of counts at a page")?;
+    let list = text.strip_suffix('\n').context("the kernel cut the list of counts off at one page")?;
     let counts: Vec<u32> =
         list.split(',').map(str::parse).collect::<Result<_, _>>().context("not a list of counts")?;
-    ensure!(counts.len() == possible, "counts of {} CPUs, where {possible} are possible", counts.len());
+    ensure!(counts.len() == possible, "counts of {} CPUs, but {possible} CPUs are possible", counts.len());
     Ok(counts)
 }
 

@@ -88,9 +88,7 @@ pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
 pub(super) fn emulated(map: &NodeMap) -> Option<String> {
     (!map.shared.is_empty()).then(|| {
         format!(
-            "CPUs {} are in the lists of several nodes: nodes are emulated (numa=fake, or firmware that \
-             splits memory). Each CPU counts on one node, the kernel's own, so remote shares say nothing \
-             about the hardware",
+            "CPUs {} are in the lists of several nodes: nodes are emulated (numa=fake, or firmware that splits memory). Each CPU counts on one node, according to the kernel, so remote shares do not describe the hardware",
             format_cpulist(map.shared.iter().copied())
         )
     })
@@ -157,6 +155,6 @@ fn meminfo(text: &str, key: &str) -> Result<u64> {
     let mut words = line.split_whitespace().skip_while(|word| *word != key).skip(1);
     let number = words.next().with_context(|| format!("no number after '{key}'"))?;
     let kib: u64 = number.parse().with_context(|| format!("'{number}' after '{key}'"))?;
-    ensure!(words.next() == Some("kB"), "no kB after '{key}'");
+    ensure!(words.next() == Some("kB"), "no unit kB after '{key}'");
     kib.checked_mul(1024).with_context(|| format!("'{key}' is larger than 16 EiB"))
 }

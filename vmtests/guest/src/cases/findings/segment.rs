@@ -93,7 +93,12 @@ fn run_quiet(report: &mut Report, plan: &Plan) -> Result<(), Stop> {
     report.equal("processes in the scope", 4, finding["subject"]["processes"].as_u64().unwrap_or(0));
     report.say(&finding["subject"]["objects"]);
     let why = finding["else"][0].as_str().unwrap_or_default();
-    report.check(why.starts_with("Other processes map it, too"), "why it is an info", "the others", why);
+    report.check(
+        why.starts_with("Other processes also map this memory"),
+        "why it is an info",
+        "the others",
+        why,
+    );
     watch.stop()?;
     work.stop()?;
 
