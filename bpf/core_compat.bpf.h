@@ -146,6 +146,11 @@ enum req_op___nt {
 #define NT_REQ_OP_READ 0
 #define NT_REQ_OP_WRITE 1
 
+static inline bool nt_bio_reads(struct bio *bio)
+{
+	return (bio->bi_opf & NT_REQ_OP_MASK) == NT_REQ_OP_READ;
+}
+
 /* Whether the size of a bio is that of data which a disk reads or writes: flushes and discards have none. */
 static inline bool nt_bio_moves_data(struct bio *bio)
 {

@@ -42,6 +42,9 @@ static inline void count(struct bio *bio, __u32 disk)
 	struct nt_disk_use *use, none = {};
 
 	if (task->flags & PF_KTHREAD) {
+		/* Write-back alone: a loop device reads for others, too. */
+		if (nt_bio_reads(bio))
+			return;
 		key.id = writer(bio);
 	} else {
 		key.pid = task->tgid;

@@ -358,7 +358,7 @@ pub struct ExporterArgs {
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub max_containers: usize,
 
-    /// Maximum number of series. Beyond this number, containers by node, programs, and pairs of nodes are
+    /// Maximum number of series. Beyond this number, places, devices, containers by node, programs, and pairs of nodes are
     /// omitted.
     #[arg(long, value_name = "N", default_value_t = 5000)]
     pub max_series: usize,

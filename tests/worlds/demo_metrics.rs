@@ -5,9 +5,11 @@ use std::sync::Arc;
 use numatop_ng::analysis::summary::{Summary, SummaryRow};
 use numatop_ng::metric::allowed::POLICY;
 use numatop_ng::metric::disks::WRITEBACK_BYTES_PER_S;
+use numatop_ng::metric::held_devices::devices;
 use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
 use numatop_ng::metric::since_boot::NUMA_HIT;
 use numatop_ng::metric::{Metric, Value, node};
+use numatop_ng::model::accelerators::Accelerator;
 use numatop_ng::model::demo;
 use numatop_ng::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use numatop_ng::model::sample::{MemPolicy, Missing, Reading, TaskRaw};
@@ -139,4 +141,35 @@ fn write_back_belongs_to_the_container_of_its_cgroup_and_to_all_above() {
         (4_096.0, 5_096.0),
         "a cgroup without tasks is in no container"
     );
+}
+
+#[test]
+fn accelerators_are_listed_with_their_holders_and_what_is_held_beside_them() {
+    let mut machine = demo_machine();
+    let (first, mut second) = (machine.tick(), machine.tick());
+    let mut all = (*second.inputs.accelerators).clone();
+    let (process, held) = all.iter().next().map(|(process, held)| (*process, (**held).clone())).unwrap();
+    let group = Accelerator {
+        name: "vfio/12".into(),
+        functions: vec!["0000:f1:00.0".into(), "0000:f2:00.0".into()],
+        nodes: vec![NodeId(0), NodeId(1)],
+        is_nodeless: false,
+    };
+    let kfd = Accelerator { name: "kfd".into(), is_nodeless: true, ..Accelerator::default() };
+    all.insert(process, Arc::new(held.into_iter().chain([group, kfd]).collect()));
+    second.inputs.accelerators = Arc::new(all);
+
+    let snapshot = derive(&machine.host, Some(&first), &second, RowKind::Processes);
+
+    let rows = devices(&snapshot);
+    let row = |name: &str| rows.iter().find(|row| row.name == name).unwrap();
+    let gpu = rows.iter().find(|row| row.pci.as_deref() == Some(demo::GPU0)).unwrap();
+    assert_eq!(gpu.node, Ok(NodeId(demo::GPU_NODE)));
+    for one in [gpu, row("vfio/12"), row("kfd")] {
+        let holders = one.held_by.as_ref().unwrap();
+        assert!(holders.starts_with(&format!("{} ", process.0)), "{holders}");
+    }
+    let why = |name: &str| row(name).node.as_ref().unwrap_err().to_string();
+    assert!(why("vfio/12").contains("several nodes"), "{}", why("vfio/12"));
+    assert!(why("kfd").contains("not known"), "{}", why("kfd"));
 }

@@ -64,6 +64,30 @@ fn pages(limits: Limits, intervals: usize, change: impl Fn(usize, &mut Sample)) 
 }
 
 #[test]
+fn accelerators_have_holders_and_time_far_from_them() {
+    let (all, _) = pages(WIDE, 2, |_, _| {});
+    let last = all.last().unwrap();
+    let held: Vec<_> =
+        last.iter().filter(|(name, _)| name.starts_with("numatop_device_processes{")).collect();
+    assert!(held.iter().any(|(name, holders)| name.contains("node=\"") && **holders == 1.0), "{held:?}");
+    let [all, far] =
+        ["", "_far"].map(|kind| sum(last, &format!("numatop_program_accelerator{kind}_cpu_seconds_total")));
+    assert!(far > 0.0 && far <= all, "{far} of {all}");
+}
+
+#[test]
+fn places_are_left_out_first_and_devices_after_them() {
+    let count = |limits| {
+        let (all, _) = pages(limits, 1, |_, _| {});
+        let has = |front: &str| all[0].keys().any(|name| name.starts_with(front));
+        ["numatop_place_", "numatop_device_", "numatop_container_memory_bytes"].map(has)
+    };
+    let [places, devices, memory] = count(WIDE);
+    assert!(devices && memory, "{places}, {devices}, {memory}");
+    assert_eq!(count(Limits { series: 10, ..WIDE }), [false; 3]);
+}
+
+#[test]
 fn programs_containers_and_nodes_each_add_up_to_the_machine() {
     for limits in
         [WIDE, Limits { programs: 3, containers: 2, ..WIDE }, Limits { programs: 0, containers: 0, ..WIDE }]
@@ -155,8 +179,13 @@ fn too_many_series_are_left_out_in_an_order_and_counted() {
             .any(|name| name.starts_with("numatop_container_cpu_seconds_total{") && name.contains(",node="))
     };
     // One of the series counts the left-out ones, and is always present.
-    let first = page(whole.len() - 2);
     let memory = "numatop_container_memory_bytes";
+    let mut first = page(whole.len() - 2);
+    // Places and devices go before.
+    while sum(&first, memory) > 0.0 {
+        assert!(!first.keys().any(|name| name.starts_with("numatop_place_")), "{first:?}");
+        first = page(first.len() - 2);
+    }
     assert!(sum(&whole, memory) > 0.0 && sum(&first, memory) == 0.0 && by_node(&first));
     let second = page(first.len() - 2);
     assert!(!by_node(&second) && sum(&second, "numatop_program_cycles_total") > 0.0);

@@ -11,10 +11,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use vmtests_protocol::{Event, Line, parse_line};
+use vmtests_protocol::{Event, Line, Machine, parse_line};
 
 use crate::kernels::Arch;
-use crate::qemu::{self, Lines, Start};
+use crate::qemu::{self, Files, Lines, Start};
+
+/// Of a disk with a file system; only its metadata takes place.
+const DISK_SIZE: &str = "256M";
 
 /// The process that is started.
 pub struct Guest<'a> {
@@ -76,7 +79,8 @@ pub fn run(guest: &Guest, limits: Limits, mut on_event: impl FnMut(Event)) -> Re
         UnixListener::bind(&socket).map_err(|error| format!("listening on {}: {error}", socket.display()))?;
     let lines = Lines::Test { results: &socket };
     let started = Instant::now();
-    let arguments = qemu::arguments(&guest.start, &initrd, &lines);
+    let disk = scratch.disk(guest.start.machine)?;
+    let arguments = qemu::arguments(&guest.start, Files { initrd: &initrd, disk: disk.as_deref() }, &lines);
     let mut qemu = start(guest.start.arch, arguments, Stdio::null(), Stdio::piped())?;
     let console = qemu.drain();
     let (sender, receiver) = mpsc::channel();
@@ -137,7 +141,9 @@ pub fn shell(guest: &Guest) -> Result<(), String> {
     let initrd = scratch.path("initrd");
     std::fs::write(&initrd, guest.initramfs)
         .map_err(|error| format!("writing {}: {error}", initrd.display()))?;
-    let arguments = qemu::arguments(&guest.start, &initrd, &Lines::Shell);
+    let disk = scratch.disk(guest.start.machine)?;
+    let files = Files { initrd: &initrd, disk: disk.as_deref() };
+    let arguments = qemu::arguments(&guest.start, files, &Lines::Shell);
     let mut qemu = start(guest.start.arch, arguments, Stdio::inherit(), Stdio::inherit())?;
     let status = qemu.child.wait().map_err(|error| format!("waiting for QEMU: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("QEMU ended with {status}")) }
@@ -218,6 +224,23 @@ impl Scratch {
 
     fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
+    }
+
+    /// The file with the file system of a machine's disk, if it begins with one. Nothing is left for the kernel to write later.
+    fn disk(&self, machine: &Machine) -> Result<Option<PathBuf>, String> {
+        let Some(format) = &machine.disk_format else { return Ok(None) };
+        let disk = self.path("disk");
+        let made = Command::new("mke2fs")
+            .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+            .args(["-q", "-F", "-t", format, "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+            .arg(&disk)
+            .arg(DISK_SIZE)
+            .output()
+            .map_err(|error| format!("mke2fs cannot be run: {error}; see vmtests/install-deps"))?;
+        if !made.status.success() {
+            return Err(format!("mke2fs: {}", String::from_utf8_lossy(&made.stderr).trim()));
+        }
+        Ok(Some(disk))
     }
 }
 

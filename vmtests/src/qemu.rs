@@ -1,10 +1,10 @@
 //! The QEMU command line for a machine. Pure: nothing is started here.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
-use vmtests_protocol::{Machine, Pmu};
+use vmtests_protocol::{Hmat, Machine, Pmu};
 
 use crate::kernels::Arch;
 
@@ -50,7 +50,15 @@ pub fn results(arch: Arch) -> &'static str {
     }
 }
 
-pub fn arguments(start: &Start, initrd: &Path, lines: &Lines) -> Vec<OsString> {
+/// The files that a guest begins with.
+#[derive(Clone, Copy)]
+pub struct Files<'a> {
+    pub initrd: &'a Path,
+    /// The content of the disk; without one it is all zeros.
+    pub disk: Option<&'a Path>,
+}
+
+pub fn arguments(start: &Start, files: Files, lines: &Lines) -> Vec<OsString> {
     let &Start { arch, machine, kernel, processor: extra } = start;
     let mut words = Words(Vec::new());
     words.option("-accel", ACCELERATOR);
@@ -58,7 +66,7 @@ pub fn arguments(start: &Start, initrd: &Path, lines: &Lines) -> Vec<OsString> {
         // sleep=off: an idle guest does not wait for host time.
         words.option("-icount", format!("shift={shift},sleep=off"));
     }
-    words.option("-machine", board(arch));
+    words.option("-machine", board(arch, !machine.hmat.is_empty()));
     words.option("-cpu", processor(arch, machine, extra));
     words.option("-smp", processors(machine));
     let memory: u64 = machine.nodes.iter().map(|node| node.mem_mib).sum();
@@ -71,11 +79,9 @@ pub fn arguments(start: &Start, initrd: &Path, lines: &Lines) -> Vec<OsString> {
     }
     words.option("-display", "none");
     serial(&mut words, arch, lines);
-    if let Some(node) = machine.disk_node {
-        disk(&mut words, arch, node);
-    }
+    disk(&mut words, arch, machine, files.disk);
     words.option("-kernel", kernel);
-    words.option("-initrd", initrd);
+    words.option("-initrd", files.initrd);
     let quiet = matches!(lines, Lines::Shell).then_some(" loglevel=1").unwrap_or(" quiet");
     let lockdown = machine.lockdown.as_ref().map(|mode| format!(" lockdown={mode}")).unwrap_or_default();
     let boot = machine.boot.as_ref().map(|boot| format!(" {boot}")).unwrap_or_default();
@@ -103,8 +109,9 @@ impl Words {
 /// tracepoint for seconds. Icount needs one thread in any case.
 const ACCELERATOR: &str = "tcg,thread=single";
 
-fn board(arch: Arch) -> &'static str {
+fn board(arch: Arch, hmat: bool) -> &'static str {
     match arch {
+        Arch::Amd64 if hmat => "q35,hmat=on",
         Arch::Amd64 => "q35",
         Arch::Arm64 => "virt,gic-version=3",
     }
@@ -117,7 +124,8 @@ fn processor(arch: Arch, machine: &Machine, extra: &str) -> String {
             // The vendor of `max` is AMD, whose guests see hardware threads with a CPUID leaf
             // that TCG does not have; Intel's way of telling them works.
             let vendor = if machine.threads_per_core > 1 { ",vendor=GenuineIntel" } else { "" };
-            format!("max{vendor}{comma}{extra}")
+            let model = machine.processor.as_deref().unwrap_or("max");
+            format!("{model}{vendor}{comma}{extra}")
         }
         Arch::Arm64 => {
             let pmu = if machine.pmu == Pmu::Absent { ",pmu=off" } else { "" };
@@ -139,6 +147,8 @@ fn numa(words: &mut Words, machine: &Machine) {
         let mut value = format!("node,nodeid={id},memdev=m{id}");
         if let (Some(first), Some(last)) = (node.cpus.first(), node.cpus.last()) {
             value.push_str(&format!(",cpus={first}-{last}"));
+        } else if let Some(nearest) = nearest(machine, id as u32) {
+            value.push_str(&format!(",initiator={nearest}"));
         }
         words.option("-numa", value);
     }
@@ -147,6 +157,19 @@ fn numa(words: &mut Words, machine: &Machine) {
             words.option("-numa", format!("dist,src={from},dst={to},val={distance}"));
         }
     }
+    let kinds = [("access-latency", "latency"), ("access-bandwidth", "bandwidth")];
+    for (row, (kind, key)) in machine.hmat.iter().flat_map(|row| kinds.map(|kind| (row, kind))) {
+        let Hmat { from, to, ns, gib_per_s } = row;
+        let value = if key == "latency" { ns.to_string() } else { format!("{gib_per_s}G") };
+        let place = format!("hmat-lb,initiator={from},target={to},hierarchy=memory,data-type={kind}");
+        words.option("-numa", format!("{place},{key}={value}"));
+    }
+}
+
+/// The node whose CPUs reach the memory of a node soonest, by the HMAT.
+fn nearest(machine: &Machine, node: u32) -> Option<u32> {
+    let rows = machine.hmat.iter().filter(|row| row.to == node);
+    rows.min_by_key(|row| row.ns).map(|row| row.from)
 }
 
 fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
@@ -160,11 +183,8 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
         Lines::Test { results } => {
             words.option("-monitor", "none");
             words.option("-serial", "stdio");
-            // A comma in a value is written twice.
-            let path = results.as_os_str().as_bytes();
-            let path = path.split(|&byte| byte == b',').collect::<Vec<_>>().join(&b",,"[..]);
             let mut socket = OsString::from("socket,id=results,path=");
-            socket.push(OsStr::from_bytes(&path));
+            socket.push(escaped(results));
             words.option("-chardev", socket);
             match arch {
                 Arch::Amd64 => words.option("-serial", "chardev:results"),
@@ -174,28 +194,62 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
     }
 }
 
-/// An NVMe disk, whose driver is in the kernel image: guests have no modules. It begins with zeros and keeps
-/// its content until the guest ends. QEMU makes a temporary file for it, and unlinks that as soon as it is
+/// An NVMe disk, whose driver is in the kernel image: guests have no modules. It begins with zeros, or with a file system, and
+/// keeps its content until the guest ends. QEMU makes a temporary file for it, and unlinks that as soon as it is
 /// open.
 ///
 /// One vector for all of its queues: the kernel manages those of I/O queues that have their own, and refuses other CPUs for them.
-fn disk(words: &mut Words, arch: Arch, node: u32) {
+fn disk(words: &mut Words, arch: Arch, machine: &Machine, content: Option<&Path>) {
+    const QUEUES: &str = "max_ioqpairs=1,msix_qsize=1";
+    if machine.disk_node.is_none() && machine.disk_paths.is_empty() {
+        return;
+    }
     // The disk goes with its guest, so that no write has to be synced: cache=unsafe.
-    words.option(
-        "-drive",
-        "driver=null-co,size=1073741824,read-zeroes=on,if=none,id=disk,snapshot=on,cache=unsafe",
-    );
-    let bus = match arch {
+    let kept = "if=none,id=disk,snapshot=on,cache=unsafe";
+    match content {
+        Some(path) => {
+            let mut drive = OsString::from("format=raw,");
+            drive.push(kept);
+            drive.push(",file=");
+            drive.push(escaped(path));
+            words.option("-drive", drive);
+        }
+        None => words.option("-drive", format!("driver=null-co,size=1073741824,read-zeroes=on,{kept}")),
+    }
+    if let Some(node) = machine.disk_node {
+        let bus = bus(words, arch, node, 1);
+        words.option("-device", format!("nvme,bus={bus},drive=disk,serial=1,{QUEUES}"));
+        return;
+    }
+    words.option("-device", "nvme-subsys,id=paths,nqn=disk");
+    for (at, node) in (1..).zip(&machine.disk_paths) {
+        let bus = bus(words, arch, *node, at);
+        words.option("-device", format!("nvme,id=path{at},bus={bus},serial=1,subsys=paths,{QUEUES}"));
+    }
+    // Of all controllers of the subsystem.
+    words.option("-device", "nvme-ns,drive=disk,nsid=1,bus=path1,shared=on");
+}
+
+/// A bus for one device on a node, with this number.
+fn bus(words: &mut Words, arch: Arch, node: u32, number: u32) -> String {
+    match arch {
         Arch::Amd64 => {
-            words.option("-device", format!("pxb-pcie,id=far,bus=pcie.0,bus_nr=128,numa_node={node}"));
-            words.option("-device", "pcie-root-port,id=far-disk,bus=far,chassis=1");
-            "far-disk"
+            let (bus, port) = (format!("bus{number}"), format!("port{number}"));
+            let first = 256 - 64 * number;
+            words.option("-device", format!("pxb-pcie,id={bus},bus=pcie.0,bus_nr={first},numa_node={node}"));
+            words.option("-device", format!("pcie-root-port,id={port},bus={bus},chassis={number}"));
+            port
         }
         // ACPI describes an expander bus, and this board boots with a device tree: the guest itself sets the
         // node.
-        Arch::Arm64 => "pcie.0",
-    };
-    words.option("-device", format!("nvme,bus={bus},drive=disk,serial=1,max_ioqpairs=1,msix_qsize=1"));
+        Arch::Arm64 => "pcie.0".to_owned(),
+    }
+}
+
+/// A path as a value of an option: a comma in it is written twice.
+fn escaped(path: &Path) -> OsString {
+    let parts = path.as_os_str().as_bytes().split(|&byte| byte == b',').collect::<Vec<_>>();
+    OsString::from_vec(parts.join(&b",,"[..]))
 }
 
 #[cfg(test)]
@@ -209,7 +263,8 @@ mod tests {
         let machine = topology.machine(pmu, None);
         let lines = Lines::Test { results: Path::new("/run/a,b/results") };
         let start = Start { arch, machine: &machine, kernel: Path::new("/vmlinuz"), processor: "cx16=off" };
-        let words = arguments(&start, Path::new("/initrd"), &lines);
+        let disk = machine.disk_format.as_ref().map(|_| Path::new("/run/a,b/disk"));
+        let words = arguments(&start, Files { initrd: Path::new("/initrd"), disk }, &lines);
         words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
     }
 
@@ -245,12 +300,54 @@ mod tests {
     #[test]
     fn a_disk_hangs_on_a_bus_of_its_node_where_there_is_acpi() {
         let amd64 = line(Arch::Amd64, "2disk", Pmu::Absent);
-        assert!(amd64.contains("-device pxb-pcie,id=far,bus=pcie.0,bus_nr=128,numa_node=1 "), "{amd64}");
-        assert!(amd64.contains("-device nvme,bus=far-disk,"), "{amd64}");
+        assert!(amd64.contains("-device pxb-pcie,id=bus1,bus=pcie.0,bus_nr=192,numa_node=1 "), "{amd64}");
+        assert!(amd64.contains("-device nvme,bus=port1,drive=disk,"), "{amd64}");
         let arm64 = line(Arch::Arm64, "2disk", Pmu::Absent);
         assert!(arm64.contains("-device nvme,bus=pcie.0,") && !arm64.contains("pxb"), "{arm64}");
         assert!(arm64.contains(",if=none,id=disk,snapshot=on,"), "what is written has to be kept: {arm64}");
         assert!(!line(Arch::Amd64, "2", Pmu::Absent).contains("nvme"));
+    }
+
+    #[test]
+    fn a_disk_with_two_paths_is_one_namespace_of_two_controllers() {
+        let line = line(Arch::Amd64, "2paths", Pmu::Absent);
+        for (at, node) in [(1, 0), (2, 1)] {
+            assert!(line.contains(&format!(
+                "pxb-pcie,id=bus{at},bus=pcie.0,bus_nr={},numa_node={node} ",
+                256 - 64 * at
+            )));
+            assert!(
+                line.contains(&format!("-device nvme,id=path{at},bus=port{at},serial=1,subsys=paths,")),
+                "{line}"
+            );
+        }
+        assert_eq!(line.matches("nvme-ns,").count(), 1, "{line}");
+    }
+
+    #[test]
+    fn a_processor_may_have_a_name() {
+        assert!(line(Arch::Amd64, "sockets", Pmu::Absent).contains("-cpu Skylake-Server,cx16=off "));
+    }
+
+    #[test]
+    fn a_file_system_is_in_a_file() {
+        let line = line(Arch::Amd64, "2ext4", Pmu::Absent);
+        assert!(
+            line.contains("-drive format=raw,if=none,id=disk,snapshot=on,cache=unsafe,file=/run/a,,b/disk "),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn tiers_have_a_description_by_the_firmware() {
+        let line = line(Arch::Amd64, "tiers", Pmu::Absent);
+        assert!(line.contains("-machine q35,hmat=on ") && line.contains("memdev=m2,initiator=0 "), "{line}");
+        assert!(
+            line.contains("initiator=0,target=2,hierarchy=memory,data-type=access-latency,latency=350 "),
+            "{line}"
+        );
+        assert!(line.contains("data-type=access-bandwidth,bandwidth=5G "), "{line}");
+        assert!(!self::line(Arch::Amd64, "2+1", Pmu::Absent).contains("initiator"));
     }
 
     #[test]

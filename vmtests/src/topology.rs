@@ -1,7 +1,7 @@
 //! The machines that guests are: reads `topologies.toml`.
 
 use serde::Deserialize;
-use vmtests_protocol::{Machine, Node, Pmu};
+use vmtests_protocol::{Hmat, Machine, Node, Pmu};
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,9 +19,21 @@ pub struct Topology {
     /// Further words of the kernel's command line.
     #[serde(default)]
     pub boot: Option<String>,
-    /// The node of an NVMe disk; `None` for no disk.
+    /// QEMU's name of the processor (amd64); `None` for the one with all that QEMU can do.
+    #[serde(default)]
+    pub processor: Option<String>,
+    /// The node of an NVMe disk; `None` for no disk with one controller.
     #[serde(default)]
     pub disk_node: Option<u32>,
+    /// Nodes of the controllers of an NVMe disk with several paths.
+    #[serde(default)]
+    pub disk_paths: Vec<u32>,
+    /// The file system on the disk: `ext4`.
+    #[serde(default)]
+    pub disk_format: Option<String>,
+    /// Rows of an HMAT: node of the CPU, node of the memory, latency in ns, bandwidth in GiB/s.
+    #[serde(default)]
+    pub hmat: Vec<[u64; 4]>,
 }
 
 #[derive(Deserialize)]
@@ -60,7 +72,11 @@ impl Topology {
             pmu,
             lockdown,
             boot: self.boot.clone(),
+            processor: self.processor.clone(),
             disk_node: self.disk_node,
+            disk_paths: self.disk_paths.clone(),
+            disk_format: self.disk_format.clone(),
+            hmat: self.hmat.iter().map(described).collect(),
         }
     }
 
@@ -82,8 +98,19 @@ impl Topology {
                 }
             }
         }
-        if let Some(node) = self.disk_node.filter(|node| *node as usize >= nodes) {
+        let disks = self.disk_node.iter().chain(&self.disk_paths);
+        if let Some(node) = disks.copied().find(|node| *node as usize >= nodes) {
             return Err(format!("its disk is on node {node} of {nodes}"));
+        }
+        if self.disk_node.is_some() && !self.disk_paths.is_empty() {
+            return Err("it has a disk with one controller and one with several".to_owned());
+        }
+        let has_disk = self.disk_node.is_some() || !self.disk_paths.is_empty();
+        if let Some(format) = self.disk_format.as_ref().filter(|format| *format != "ext4" || !has_disk) {
+            return Err(format!("no disk has the file system {format}"));
+        }
+        if let Some(row) = self.hmat.iter().find(|row| row[..2].iter().any(|node| *node >= nodes as u64)) {
+            return Err(format!("its HMAT has the nodes {} and {} of {nodes}", row[0], row[1]));
         }
         let cpus: u32 = self.cpus.iter().sum();
         let unit = self.sockets * self.threads;
@@ -95,6 +122,10 @@ impl Topology {
         }
         Ok(())
     }
+}
+
+fn described(&[from, to, ns, gib_per_s]: &[u64; 4]) -> Hmat {
+    Hmat { from: from as u32, to: to as u32, ns, gib_per_s }
 }
 
 #[cfg(test)]

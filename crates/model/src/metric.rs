@@ -17,6 +17,7 @@ pub mod events;
 pub mod format;
 pub mod free_blocks;
 pub mod hardware;
+pub mod held_devices;
 pub mod host;
 pub mod identity;
 pub mod interrupts;

@@ -7,6 +7,7 @@
 mod families;
 mod ledger;
 mod page;
+mod places;
 mod request;
 pub mod server;
 mod top;

@@ -1,6 +1,6 @@
 //! The NVMe disk of a guest.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -65,6 +65,34 @@ impl Disk {
         let by_cpu = of_irq(&text, self.irq).ok_or_else(|| format!("no interrupt {} in {text}", self.irq))?;
         let of_node = |cpus: &Vec<u32>| cpus.iter().filter_map(|cpu| by_cpu.get(*cpu as usize)).sum();
         Ok(plan.machine.nodes.iter().map(|node| of_node(&node.cpus)).collect())
+    }
+}
+
+/// The ext4 file system on the disk, unmounted when this is dropped.
+pub struct Filesystem(CString);
+
+impl Filesystem {
+    /// Mounts it in a new folder.
+    ///
+    /// # Errors
+    /// The disk is missing, or has no file system.
+    pub fn mount(folder: &str) -> Result<Filesystem, String> {
+        let failed = |error: io::Error| format!("mounting {DEVICE} on {folder}: {error}");
+        fs::create_dir_all(folder).map_err(failed)?;
+        let target = CString::new(folder).map_err(|error| failed(error.into()))?;
+        let (kind, flags) = (c"ext4".as_ptr(), libc::MS_NOATIME);
+        // SAFETY: all strings end with a zero and live through the call; no data is passed.
+        match unsafe { libc::mount(DEVICE_C.as_ptr(), target.as_ptr(), kind, flags, std::ptr::null()) } {
+            0 => Ok(Filesystem(target)),
+            _ => Err(failed(io::Error::last_os_error())),
+        }
+    }
+}
+
+impl Drop for Filesystem {
+    fn drop(&mut self) {
+        // SAFETY: as above. Files that are still open keep it.
+        unsafe { libc::umount2(self.0.as_ptr(), libc::MNT_DETACH) };
     }
 }
 

@@ -18,6 +18,7 @@ mod screen;
 mod setting;
 mod span;
 mod sysfs;
+mod tiers;
 mod tool;
 mod tracefs;
 mod tty;

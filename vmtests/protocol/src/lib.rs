@@ -57,8 +57,29 @@ pub struct Machine {
     pub lockdown: Option<String>,
     /// Further words of the kernel's command line.
     pub boot: Option<String>,
-    /// The node of the NVMe disk, if there is a disk.
+    /// QEMU's name of the processor, where it is not the one with all that QEMU can do.
+    pub processor: Option<String>,
+    /// The node of the NVMe disk, if there is a disk with one controller.
     pub disk_node: Option<u32>,
+    /// Nodes of the controllers of an NVMe disk with several paths.
+    pub disk_paths: Vec<u32>,
+    /// The file system on the disk, which is all zeros without one.
+    pub disk_format: Option<String>,
+    /// The memory of nodes as the firmware describes it (HMAT); empty without a description.
+    pub hmat: Vec<Hmat>,
+}
+
+/// The firmware's description of accesses from a node to the memory of another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hmat {
+    /// The node of the CPU.
+    pub from: u32,
+    /// The node of the memory.
+    pub to: u32,
+    /// Latency.
+    pub ns: u64,
+    /// Bandwidth.
+    pub gib_per_s: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

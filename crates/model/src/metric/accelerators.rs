@@ -106,12 +106,28 @@ pub fn far_ns(task: &Task, snapshot: &Snapshot) -> Reading<u64> {
     Ok(far_and_all(held(task, snapshot)?, &task.delta.run_ns)?.0)
 }
 
+/// On-CPU time of a task that holds accelerators whose nodes are all known, ns: the whole of [`far_ns`].
+///
+/// # Errors
+/// As [`far_ns`].
+pub fn holding_ns(task: &Task, snapshot: &Snapshot) -> Reading<u64> {
+    Ok(far_and_all(held(task, snapshot)?, &task.delta.run_ns)?.1)
+}
+
 /// The same of a container.
 ///
 /// # Errors
 /// As of a task.
 pub fn container_far_ns(row: &Container) -> Reading<u64> {
     Ok(far_and_all(held_in(row)?, &row.sum.delta.run_ns)?.0)
+}
+
+/// The same of a container.
+///
+/// # Errors
+/// As of a task.
+pub fn container_holding_ns(row: &Container) -> Reading<u64> {
+    Ok(far_and_all(held_in(row)?, &row.sum.delta.run_ns)?.1)
 }
 
 /// Time on other nodes than those of these accelerators, and all time, ns.
@@ -142,9 +158,14 @@ fn far(held: &[Accelerator], run_ns: &[u64]) -> Reading<Quotient> {
 /// Live processes that hold a device, `2710 zstd, 3001 train`: the first five. Empty without any.
 pub fn held_by(device: &Device, snapshot: &Snapshot) -> String {
     let Some(address) = &device.pci else { return String::new() };
+    holders(snapshot, &|one| one.functions.contains(address))
+}
+
+/// Live processes that hold such an accelerator, in the same form.
+pub fn holders(snapshot: &Snapshot, is_it: &dyn Fn(&Accelerator) -> bool) -> String {
     let holds = |process: &ProcessId| {
         let held = snapshot.inputs.accelerators.get(process);
-        held.is_some_and(|held| held.iter().any(|one| one.functions.contains(address)))
+        held.is_some_and(|held| held.iter().any(is_it))
     };
     let mut holders: BTreeMap<ProcessId, &Task> = BTreeMap::new();
     for task in snapshot.tasks.iter().filter(|task| !task.exited && holds(&task.raw.process())) {

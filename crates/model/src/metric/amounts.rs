@@ -166,6 +166,15 @@ fn accelerator_far_ns(now: RowNow<'_>) -> Option<Number> {
     far.ok().map(Number::Whole)
 }
 
+/// Time of what holds accelerators whose nodes are all known, ns.
+fn accelerator_ns(now: RowNow<'_>) -> Option<Number> {
+    let all = match now.row {
+        AmountRow::Task(task) => accelerators::holding_ns(task, now.snapshot),
+        AmountRow::Container(row) => accelerators::container_holding_ns(row),
+    };
+    all.ok().map(Number::Whole)
+}
+
 /// An amount of tasks or of containers in an interval.
 #[derive(Clone, Copy)]
 pub struct RowAmount {
@@ -320,7 +329,18 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     tasks("hint_faults", Value::Counter(Counter::HintFaults)),
     tasks("hint_remote", Value::Counter(Counter::HintRemote)),
     tasks("balancing_ns", Value::Counter(Counter::BalancingNs)),
-    both("accelerator_far_ns", Of(accelerator_far_ns)),
+    both("accelerator_far_ns", Of(accelerator_far_ns)).of_programs(
+        "numatop_container_accelerator_far_cpu_seconds",
+        "numatop_program_accelerator_far_cpu_seconds",
+        NS,
+        "CPU time on nodes other than those of the accelerators that the process holds.",
+    ),
+    both("accelerator_ns", Of(accelerator_ns)).of_programs(
+        "numatop_container_accelerator_cpu_seconds",
+        "numatop_program_accelerator_cpu_seconds",
+        NS,
+        "CPU time of processes that hold accelerators whose nodes are known.",
+    ),
     both("net_recv_bytes", Of(|now| sockets(now, |sums| sums.all.received))).of_containers(
         "numatop_container_net_receive_bytes",
         "Bytes that its processes received from IP sockets, without loopback.",

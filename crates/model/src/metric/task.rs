@@ -3,7 +3,7 @@
 use super::over::{self, Better, Over, Quotient};
 use super::{
     Group, Metric, Order, Several, Stands, Traits, Unit, Value, accelerators, access, allowed, balancing,
-    disks, efficiency, identity, interrupts, no, pages, placement, places, resident, sockets,
+    disks, efficiency, identity, interrupts, no, pages, placement, places, resident, sockets, tiers,
 };
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
@@ -114,6 +114,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     pages::BALANCING,
     pages::ASKED,
     pages::OTHER,
+    tiers::TASK_PROMOTED,
     disks::PROCESS_BYTES_PER_S,
     disks::PROCESS_REQUESTS_PER_S,
     disks::PROCESS_FAR_PCT,

@@ -5,11 +5,15 @@ use std::collections::BTreeSet;
 use super::host::HostMetric;
 use super::over::{Better, Over};
 use super::{Group, Metric, Order, Traits, Unit, Value, container, no};
+use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::model::sample::{Missing, Reading};
 use crate::model::turns::{DEMOTION, NodeTier, PROMOTE_LIMIT, TierPages};
 use crate::model::units::NodeId;
-use crate::snapshot::{Container, Node, Snapshot};
+use crate::snapshot::{Container, Node, Snapshot, Task};
+
+/// The bit of kernel.numa_balancing that promotes pages from slower tiers.
+pub const TIERING: u32 = 2;
 
 pub const TIER: Metric<Node> = node(
     "tier",
@@ -73,6 +77,31 @@ pub const CONTAINER_DEMOTED: Metric<Container> = of_container(
     DEMOTED.title,
     "Pages that reclaim demoted to a slower tier, in this cgroup and those below it, between the last two readings of memory.stat.",
     demoted,
+);
+
+pub const TASK_PROMOTED: Metric<Task> = Metric::memory_rate(
+    PROMOTED.id,
+    PROMOTED.title,
+    8,
+    "Its pages that NUMA balancing brought to a faster tier, because it uses them. Missing if kernel.numa_balancing is 3: then \
+     pages move between nodes of a tier, too.",
+    |task, snapshot| {
+        if snapshot.inputs.tier_pages.is_empty() {
+            return Err(no("all memory is in one tier"));
+        }
+        match snapshot.machine.and_then(|machine| machine.numa_balancing) {
+            Some(TIERING) => snapshot.rate(task.delta[Counter::BalancedPages]).map(Value::F64),
+            // Without this mode the kernel promotes nothing.
+            Some(mode) if mode & TIERING == 0 => snapshot.rate(0).map(Value::F64),
+            Some(_) => Err(no("kernel.numa_balancing is 3: pages move between nodes of a tier, too")),
+            None => Err(no("kernel.numa_balancing cannot be read")),
+        }
+    },
+)
+.with(
+    Traits::NONE
+        .needs(&[Facility::MemoryTiers, Facility::MovedPages, Facility::MoveReasons])
+        .missing_as("process_promoted_pages_per_s"),
 );
 
 pub const DEMOTION_ENABLED: HostMetric = HostMetric {

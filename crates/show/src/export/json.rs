@@ -78,6 +78,7 @@ struct FactTables {
     missing: Facts,
     findings: Facts,
     blind: Facts,
+    devices: Facts,
 }
 
 impl JsonLines {
@@ -111,6 +112,7 @@ impl JsonLines {
                 missing: Facts::one(),
                 findings: Facts::named("key"),
                 blind: Facts::named("id"),
+                devices: Facts::named("name"),
             },
             style,
             selection,
@@ -171,6 +173,15 @@ impl Export for JsonLines {
             text::plain(&mut text, &host);
         }
         self.rows.write(&mut text, out, (&rows, snapshot), &mut reasons)?;
+        let devices = machine::devices(snapshot);
+        if !devices.is_empty() {
+            text.extend(b",\"devices\":");
+            if is_short {
+                self.facts.devices.list(&mut text, devices);
+            } else {
+                text::plain(&mut text, &devices);
+            }
+        }
         let matrix = machine::matrix(snapshot, &mut reasons);
         text.extend(b",\"matrix\":");
         if is_short {
@@ -295,13 +306,14 @@ impl FactTables {
         let pairs = machine::pairs_of_interval(snapshot);
         self.matrix
             .settle(&machine::matrix(snapshot, &mut Reasons::of_host(snapshot)), |key| pairs.contains(key));
-        for facts in [&mut self.lost, &mut self.missing, &mut self.findings, &mut self.blind] {
+        let FactTables { lost, missing, findings, blind, devices, .. } = self;
+        for facts in [lost, missing, findings, blind, devices] {
             facts.forget();
         }
     }
 
     fn head(&self, text: &mut Vec<u8>) {
-        let FactTables { host, matrix, lost, missing, findings, blind } = self;
+        let FactTables { host, matrix, lost, missing, findings, blind, devices } = self;
         for (name, facts) in [
             ("host", host),
             ("matrix", matrix),
@@ -309,6 +321,7 @@ impl FactTables {
             ("missing", missing),
             ("findings", findings),
             ("findings_blind", blind),
+            ("devices", devices),
         ] {
             text.extend(format!(",\"{name}\":").bytes());
             facts.head(text);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::ledger::{Ledger, Now, OTHERS, Sums, container_labels};
 use super::page::{Family, Labels};
+use super::places;
 use super::top::Top;
 use crate::finding::Engine;
 use crate::finding::rules::RULES;
@@ -13,10 +14,10 @@ use crate::snapshot::{Container, Node, Snapshot};
 use crate::text::{clean_str, one_line};
 
 /// Parts of the page in the order in which they are left out.
-const LEFT_OUT_FIRST: [usize; 4] = [6, 5, 4, 3];
+const LEFT_OUT_FIRST: [usize; 6] = [8, 7, 6, 5, 4, 3];
 
-/// The families, and the number of series left out to stay within `most`. Left out first is memory of
-/// containers by node, then their CPU time by node, which becomes one series each. Then come programs, then
+/// The families, and the number of series left out to stay within `most`. Left out first are sockets and L3 domains, then
+/// accelerators, then memory of containers by node, then their CPU time by node, which becomes one series each. Then come programs, then
 /// pairs of nodes. `left_out` is the number of these parts that are left out, and never goes down: returning
 /// series would be added to their replacements.
 pub(super) fn bounded(
@@ -34,6 +35,8 @@ pub(super) fn bounded(
         programs(ledger, snapshot),
         vec![cpu_by_node(ledger)],
         vec![container_memory(ledger, snapshot)],
+        places::devices(snapshot),
+        ledger.places.families(),
     ];
     let mut dropped = 0;
     let series = |families: &[Family]| families.iter().map(|family| family.series.len()).sum::<usize>();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Limits;
 use super::page::Labels;
+use super::places::Places;
 use super::top::{Sum, Top};
 use crate::metric::amounts::{
     AmountRow, Counted, FamilyOver, NODE_AMOUNTS, NS, NodeFamily, NodeNow, Number, RowNow, families,
@@ -39,6 +40,7 @@ pub(super) struct Ledger {
     pub accesses_s: BTreeMap<(u32, u32), f64>,
     pub task_moves: BTreeMap<(u32, u32), f64>,
     pub page_moves: BTreeMap<(u32, u32), f64>,
+    pub places: Places,
 }
 
 /// The name of the series of all rows without one of their own.
@@ -57,6 +59,7 @@ impl Ledger {
             accesses_s: BTreeMap::new(),
             task_moves: BTreeMap::new(),
             page_moves: BTreeMap::new(),
+            places: Places::default(),
         }
     }
 
@@ -99,6 +102,7 @@ impl Ledger {
             sums.or_insert_with(|| NodeSums(vec![None; NODE_AMOUNTS.len()])).take(now);
         }
         self.take_pairs(snapshot);
+        self.places.take(snapshot);
     }
 
     fn take_pairs(&mut self, snapshot: &Snapshot) {

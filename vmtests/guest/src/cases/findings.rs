@@ -8,6 +8,7 @@ mod far_device;
 mod few_cpus;
 mod gpu_away;
 mod healthy;
+mod hidden;
 mod hugetlb;
 mod interleaved;
 mod interrupts;
@@ -23,6 +24,7 @@ mod shell;
 mod short;
 mod siblings;
 mod spread;
+mod tiered;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -44,6 +46,7 @@ pub use self::far_device::CASE as FAR_DEVICE;
 pub use self::few_cpus::CASE as FEW_CPUS;
 pub use self::gpu_away::CASE as GPU_AWAY;
 pub use self::healthy::CASE as HEALTHY;
+pub use self::hidden::CASE as HIDDEN;
 pub use self::hugetlb::CASE as HUGETLB;
 pub use self::interleaved::CASE as INTERLEAVED;
 pub use self::interrupts::CASE as INTERRUPTS;
@@ -58,6 +61,7 @@ pub use self::shared::CASE as SHARED;
 pub use self::short::{SHORT, SWAPS};
 pub use self::siblings::CASE as SIBLINGS;
 pub use self::spread::CASE as SPREAD;
+pub use self::tiered::CASE as TIERS;
 
 /// Time beside that of a rule, for intervals, a first look at memory, and a host that is busy.
 const SLACK: Duration = Duration::from_secs(20);

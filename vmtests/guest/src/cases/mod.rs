@@ -8,6 +8,8 @@ mod calibrate;
 mod cgroup;
 mod counters;
 mod degraded;
+mod disk_paths;
+mod disk_writeback;
 mod exits;
 mod findings;
 mod fresh;
@@ -31,6 +33,7 @@ mod siblings;
 mod stopped;
 mod storm;
 mod switches;
+mod tiers;
 mod topology;
 mod tui;
 
@@ -76,6 +79,9 @@ const CASES: &[Case] = &[
     isolated::CASE,
     scope::CASE,
     cgroup::CASE,
+    disk_paths::CASE,
+    tiers::CASE,
+    disk_writeback::CASE,
     degraded::CASE,
     degraded::TOO_OLD,
     fresh::CASE,
@@ -104,6 +110,7 @@ const CASES: &[Case] = &[
     findings::FEW_CPUS,
     findings::SHARED,
     findings::LOPSIDED,
+    findings::HIDDEN,
     findings::INTERLEAVED,
     findings::SPREAD,
     findings::HUGETLB,
@@ -115,6 +122,7 @@ const CASES: &[Case] = &[
     findings::GPU_AWAY,
     findings::BOUND,
     findings::SWAPS,
+    findings::TIERS,
     findings::SHORT,
     findings::CACHE,
     selftest::CASE,

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 
 use super::pages::Pages;
-use super::{burn, stop_flag, wait_for_go};
+use super::{burn, say, stop_flag, wait_for_go, wait_for_line};
 use crate::affinity;
 
 /// Twice as many instructions follow each write.
@@ -19,6 +19,43 @@ pub fn run(mib: u64, node: Option<u32>) -> Result<Value, String> {
         pages.bind(0..pages.bytes(), node)?;
     }
     wait_for_go(&json!({"pid": std::process::id()}));
+    write(&pages)
+}
+
+/// `mib` MiB that are touched on `node` by a policy of the thread, which then has none: the kernel may move them. They are
+/// used on `cpu`, once there was a second line.
+pub fn sweep(cpu: u32, mib: u64, node: u32) -> Result<Value, String> {
+    affinity::pin(&[cpu]).map_err(|error| format!("pinning to CPU {cpu}: {error}"))?;
+    wait_for_go(&json!({"pid": std::process::id()}));
+    let pages = Pages::map((mib as usize) << 20)?;
+    prefer(Some(node))?;
+    pages.at().for_each(|page| pages.touch(page));
+    prefer(None)?;
+    say(&json!({"pages": pages.at().count()}));
+    wait_for_line();
+    write(&pages)
+}
+
+/// Binds new memory of this thread to a node, or to none.
+fn prefer(node: Option<u32>) -> Result<(), String> {
+    const MPOL_DEFAULT: libc::c_int = 0;
+    const MPOL_BIND: libc::c_int = 2;
+    let mask = node.map_or(0u64, |node| 1 << node);
+    // SAFETY: the mask has the given number of bits; the default has none.
+    let set = unsafe {
+        match node {
+            Some(_) => libc::syscall(libc::SYS_set_mempolicy, MPOL_BIND, &mask, 64),
+            None => libc::syscall(libc::SYS_set_mempolicy, MPOL_DEFAULT, std::ptr::null::<u64>(), 0),
+        }
+    };
+    match set {
+        0 => Ok(()),
+        _ => Err(format!("a policy for node {node:?}: {}", std::io::Error::last_os_error())),
+    }
+}
+
+/// Writes to all pages in turn until its input ends.
+fn write(pages: &Pages) -> Result<Value, String> {
     let stop = stop_flag();
     let mut writes = 0u64;
     while !stop.load(Ordering::Relaxed) {

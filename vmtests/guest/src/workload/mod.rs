@@ -21,14 +21,17 @@ mod storm;
 mod touch;
 mod waits;
 mod wander;
+mod writes;
 
 use std::io::{self, BufRead, Read, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::disk::DEVICE;
 use crate::{affinity, sysfs};
 
 pub const NAMES: &[(&str, &str)] = &[
@@ -52,12 +55,21 @@ pub const NAMES: &[(&str, &str)] = &[
     ),
     (
         "reads",
-        "CPUS KIB THREADS: so many threads on these CPUs read the disk, so many KiB at a time, past the page cache",
+        "CPUS KIB THREADS [REQUESTS DISK]: so many threads on these CPUs read the disk, so many KiB at a time, past the page cache; \
+         or each so many times, from this disk",
+    ),
+    (
+        "writes",
+        "FILE BLOCKS SYNCED: a new file of so many 64 KiB, which stays in the page cache; then another one, which is synced",
     ),
     ("caches", "CPU MIB: reads so much of the disk once, through the page cache"),
     (
         "cycles",
         "MIB [NODE]: so much memory, bound to the node, is written to from begin to end, again and again",
+    ),
+    (
+        "sweeps",
+        "CPU MIB NODE: so much memory, on the node until something moves it, is written to on the CPU from begin to end, again and again",
     ),
     ("renews", "MIB NODE: so much new memory on the node is written to and given back, again and again"),
     (
@@ -99,12 +111,20 @@ pub fn run(name: &str, arguments: &[&str]) -> ExitCode {
         ("bursts", [threads, work, every]) => {
             number(threads).and_then(|threads| bursts::run(threads, number(work)?, number(every)?))
         }
-        ("reads", [cpus, kib, threads]) => {
-            sysfs::parse_list(cpus).and_then(|cpus| reads::run(&cpus, number(kib)?, number(threads)?))
+        ("reads", [cpus, kib, threads]) => sysfs::parse_list(cpus)
+            .and_then(|cpus| reads::run(DEVICE, &cpus, number(kib)?, number(threads)?, None)),
+        ("reads", [cpus, kib, threads, requests, disk]) => sysfs::parse_list(cpus).and_then(|cpus| {
+            reads::run(disk, &cpus, number(kib)?, number(threads)?, Some(number(requests)?))
+        }),
+        ("writes", [file, blocks, synced]) => {
+            number(blocks).and_then(|blocks| writes::run(file, blocks, number(synced)?))
         }
         ("caches", [cpu, mib]) => number(cpu).and_then(|cpu| caches::run(cpu as u32, number(mib)?)),
         ("cycles", [mib]) => number(mib).and_then(|mib| cycles::run(mib, None)),
         ("cycles", [mib, node]) => number(mib).and_then(|mib| cycles::run(mib, Some(number(node)? as u32))),
+        ("sweeps", [cpu, mib, node]) => {
+            number(cpu).and_then(|cpu| cycles::sweep(cpu as u32, number(mib)?, number(node)? as u32))
+        }
         ("renews", [mib, node]) => number(mib).and_then(|mib| cycles::renew(mib, number(node)? as u32)),
         ("loads", [cpu, pct, one, of_one, other, of_other]) => number(cpu).and_then(|cpu| {
             let part = |mib, node| Ok(loads::Part { mib: number(mib)?, node: number(node)? as u32 });
@@ -175,6 +195,13 @@ fn stop_flag() -> Arc<AtomicBool> {
     let raise = Arc::clone(&flag);
     std::thread::spawn(move || raise_at_end(&raise));
     flag
+}
+
+/// Waits until a flag is raised.
+fn wait_for_flag(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Executes twice as many instructions as `rounds`: one subtraction and one branch a round.

@@ -46,7 +46,7 @@ pub(super) static RULE: Rule = Rule {
         ("memory-only", "the node has no CPUs: rarely used pages go there until it is full"),
         (
             "streaming",
-            "only page cache is reclaimed on the node: 5 % of the node or more is page cache, nothing is swapped, nothing waits",
+            "only page cache is reclaimed on the node: 5 % of the node or more is page cache, nothing is swapped, and no task waits",
         ),
     ],
     of: &[SubjectKind::Node],

@@ -58,7 +58,7 @@ pub(super) static RULE: Rule = Rule {
         ("start", "the process or its twins are younger than 60 s"),
         ("no-twin", "no process with the same name runs on another node"),
         ("bigger", "the process has four times the memory of its twins"),
-        ("explained", "remote memory, busy siblings or the clock of the nodes also differ"),
+        ("explained", "remote shares, busy siblings or clock rates also differ"),
         (
             "alone",
             "other programs use less than two CPUs on its node, or less than twice as many as on the nodes of its twins",

@@ -9,13 +9,11 @@ use super::super::{Advice, Confidence, Note, Severity, Subject, SubjectKind, env
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
 use crate::metric::pages::BALANCING;
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
+use crate::metric::tiers::TIERING;
 use crate::model::units::NodeId;
 
 /// The least page: larger ones are counted as several.
 const PAGE_BYTES: f64 = 4096.0;
-
-/// The bit of kernel.numa_balancing that promotes pages from memory tiers.
-const TIERING: u32 = 2;
 
 pub(super) static RULE: Rule = Rule {
     id: "slow-tier-memory",

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 
 use super::facts::Reasons;
+use crate::metric::held_devices::{self, HeldDevice};
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
 use crate::metric::{Value, balancing, on_cpus, pages, task};
@@ -14,6 +15,27 @@ use crate::model::sample::Missing;
 use crate::model::units::NodeId;
 use crate::overhead::Cost;
 use crate::snapshot::{RowKind, Snapshot};
+
+/// The key `devices`: accelerators. Reasons for a missing value are beside it.
+pub(super) fn devices(snapshot: &Snapshot) -> Vec<Json> {
+    let words = |why: &Missing| crate::text::clean_str(&why.to_string());
+    let device = |device: HeldDevice| {
+        let mut object = json!({
+            "name": crate::text::clean_str(&device.name),
+            "pci": device.pci.as_deref().map(crate::text::clean_str),
+            "node": device.node.as_ref().ok().map(|node| node.0),
+            "held_by": device.held_by.as_ref().ok(),
+        });
+        if let Err(why) = &device.node {
+            object["node_missing"] = json!(words(why));
+        }
+        if let Err(why) = &device.held_by {
+            object["held_by_missing"] = json!(words(why));
+        }
+        object
+    };
+    held_devices::devices(snapshot).into_iter().map(device).collect()
+}
 
 /// The key `host`.
 pub(super) fn host(

@@ -158,7 +158,7 @@ pub fn holds(interval: &Value, check: &Value) -> Option<bool> {
     Some(if check["below"].as_bool()? { value <= to } else { value >= to })
 }
 
-/// The row of a subject: `host`, `PID@START` (or `PID@`), `node N`, `cgroup ID`.
+/// The row of a subject: `host`, `PID@START` (or `PID@`), `node N`, `socket N`, `cgroup ID`.
 pub fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
     let rows = |key: &str| interval[key].as_array().into_iter().flatten();
     let is = |row: &Value, key: &str, text: &str| row[key].as_u64().is_some_and(|id| id.to_string() == text);
@@ -167,6 +167,9 @@ pub fn row<'a>(interval: &'a Value, of: &str) -> Option<&'a Value> {
     }
     if let Some(node) = of.strip_prefix("node ") {
         return rows("nodes").find(|row| is(row, "node", node));
+    }
+    if let Some(socket) = of.strip_prefix("socket ") {
+        return rows("sockets").find(|row| is(row, "socket", socket));
     }
     if let Some(cgroup) = of.strip_prefix("cgroup ") {
         return rows("containers").find(|row| is(row, "cgroup_id", cgroup));
