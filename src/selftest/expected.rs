@@ -1,5 +1,5 @@
-//! What is expected, and of what. Loads of each role, and what an event of the role must count in them; and numbers that need
-//! no PMU, with what each is compared with. Pure.
+//! Loads of each role, and what an event of the role must count in them; and numbers that need no PMU, with what each is
+//! compared with. Pure.
 
 use super::report::Measured;
 use crate::known::counted::Load;

@@ -8,8 +8,8 @@ use crate::model::accelerators::Held;
 use crate::snapshot::{SetKind, Snapshot};
 use crate::text::clean_str;
 
-use super::page::Labels;
 use super::page::Family;
+use super::page::Labels;
 
 /// Sums of a place.
 #[derive(Clone, Copy, Debug, Default)]

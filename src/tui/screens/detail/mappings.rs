@@ -243,7 +243,7 @@ fn summary(found: &Mappings, rss_bytes: u64) -> String {
             let ms = walk_ns(rss_bytes).div_ceil(1_000_000);
             // A process that has ended has no pages left. A narrow screen may cut the cost: M repeats it.
             let more = if ms > 0 {
-                format!("; M counts every page and reads POLICY, in {ms} ms")
+                format!("; M counts every page and reads POLICY, {ms} ms")
             } else {
                 String::new()
             };
