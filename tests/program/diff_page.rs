@@ -209,7 +209,7 @@ fn short_recordings_are_one_line_until_all_is_asked_for() {
     );
     assert!(short.lines().count() < 12, "{short}");
     let all = diff(&a, &b, &["--all"]);
-    assert!(all.contains("needs 120 intervals, has 6") && all.lines().count() > 40, "{all}");
+    assert!(all.contains("120 intervals are needed, but there are 6") && all.lines().count() > 40, "{all}");
 }
 
 #[test]
