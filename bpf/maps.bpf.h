@@ -10,6 +10,7 @@
 #include "core_compat.bpf.h"
 #include "numatop.h"
 #include "records.bpf.h"
+#include "topo.bpf.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -18,13 +19,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct nt_cpu);
 } cpus SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct nt_cpu_topo);
-} cpu_topo SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

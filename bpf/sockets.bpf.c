@@ -4,18 +4,9 @@
  * packet and that of the CPU that reads. Runs once for each call, in its task. Traffic over loopback does not count.
  * splice and sendfile pass none of these tracepoints.
  */
-#include "core_compat.bpf.h"
-#include "numatop.h"
+#include "topo.bpf.h"
 
 #include <bpf/bpf_endian.h>
-
-/* Shared with the programs at context switches. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct nt_cpu_topo);
-} cpu_topo SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -223,7 +223,7 @@ pub fn derive(
     grain: RowKind,
 ) -> Snapshot {
     let machine = machine(host, previous, current);
-    let (processes, sums) = processes_with_sums(host, previous, current);
+    let (processes, sums) = processes_with_sums(&machine, previous, current);
     let tasks = threads_of(previous, current, grain).unwrap_or(processes);
     with_containers(with_tasks(machine, current, grain, tasks), sums)
 }
@@ -251,7 +251,7 @@ pub fn derive_both(
     containers: bool,
 ) -> (Snapshot, Snapshot) {
     let machine = machine(host, previous, current);
-    let (processes, sums) = processes_with_sums(host, previous, current);
+    let (processes, sums) = processes_with_sums(&machine, previous, current);
     let threads = threads(previous, current, None);
     let mut by_thread = with_tasks(machine.clone(), current, RowKind::Threads, threads);
     if containers {
@@ -272,9 +272,9 @@ fn gather<'a>(previous: Option<&'a Sample>, current: &'a Sample) -> (Gathered, C
     (processes, changes, exited)
 }
 
-fn processes_with_sums(host: &HostFacts, previous: Option<&Sample>, current: &Sample) -> (Vec<Task>, Sums) {
+fn processes_with_sums(machine: &Snapshot, previous: Option<&Sample>, current: &Sample) -> (Vec<Task>, Sums) {
     let (processes, changes, exited) = gather(previous, current);
-    let sums = Sums::of(&host.topology, previous, current, &processes, &changes, &exited);
+    let sums = Sums::of(machine, previous, current, &processes, &changes, &exited);
     (processes.finish(exited), sums)
 }
 

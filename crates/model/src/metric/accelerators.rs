@@ -20,7 +20,8 @@ const HOLDERS: usize = 5;
 
 const NEEDS: Traits = Traits::NONE.needs(&[Facility::Accelerators]);
 
-const HELP_NAMES: &str = "GPUs and other accelerators whose device files it has open (NVIDIA, DRM, accel, kfd, VFIO, RDMA), checked at most every 10 s. An open device is not necessarily in use.";
+const HELP_NAMES: &str = "GPUs and other accelerators whose device files it has open (NVIDIA, DRM, accel, kfd, \
+                          VFIO, RDMA), checked at most every 10 s. An open device is not necessarily in use.";
 const HELP_NODES: &str = "Nodes of these accelerators, as a list; ? if the firmware does not give the node.";
 const HELP_FAR: &str = "Share of its on-CPU time on nodes other than those of its accelerators.";
 
@@ -98,36 +99,20 @@ fn node_list(held: &[Accelerator]) -> Reading<Value> {
     Ok(Value::Text(list.join(",")))
 }
 
-/// On-CPU time on other nodes than those of the accelerators that a task holds, ns.
+/// On-CPU time of a task that holds accelerators on other nodes than theirs, and all of it, ns.
 ///
 /// # Errors
 /// It holds none, or the node of one is not known.
-pub fn far_ns(task: &Task, snapshot: &Snapshot) -> Reading<u64> {
-    Ok(far_and_all(held(task, snapshot)?, &task.delta.run_ns)?.0)
-}
-
-/// On-CPU time of a task that holds accelerators whose nodes are all known, ns: the whole of [`far_ns`].
-///
-/// # Errors
-/// As [`far_ns`].
-pub fn holding_ns(task: &Task, snapshot: &Snapshot) -> Reading<u64> {
-    Ok(far_and_all(held(task, snapshot)?, &task.delta.run_ns)?.1)
+pub fn far_and_all_ns(task: &Task, snapshot: &Snapshot) -> Reading<(u64, u64)> {
+    far_and_all(held(task, snapshot)?, &task.delta.run_ns)
 }
 
 /// The same of a container.
 ///
 /// # Errors
 /// As of a task.
-pub fn container_far_ns(row: &Container) -> Reading<u64> {
-    Ok(far_and_all(held_in(row)?, &row.sum.delta.run_ns)?.0)
-}
-
-/// The same of a container.
-///
-/// # Errors
-/// As of a task.
-pub fn container_holding_ns(row: &Container) -> Reading<u64> {
-    Ok(far_and_all(held_in(row)?, &row.sum.delta.run_ns)?.1)
+pub fn container_far_and_all_ns(row: &Container) -> Reading<(u64, u64)> {
+    far_and_all(held_in(row)?, &row.sum.delta.run_ns)
 }
 
 /// Time on other nodes than those of these accelerators, and all time, ns.
@@ -157,8 +142,12 @@ fn far(held: &[Accelerator], run_ns: &[u64]) -> Reading<Quotient> {
 
 /// Live processes that hold a device, `2710 zstd, 3001 train`: the first five. Empty without any.
 pub fn held_by(device: &Device, snapshot: &Snapshot) -> String {
-    let Some(address) = &device.pci else { return String::new() };
-    holders(snapshot, &|one| one.functions.contains(address))
+    holders(snapshot, &is_of(device))
+}
+
+/// Whether an accelerator is a function of the device.
+pub fn is_of(device: &Device) -> impl Fn(&Accelerator) -> bool {
+    |one| device.pci.as_ref().is_some_and(|address| one.functions.contains(address))
 }
 
 /// Live processes that hold such an accelerator, in the same form.

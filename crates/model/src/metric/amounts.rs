@@ -157,22 +157,13 @@ fn throttled_ns(now: RowNow<'_>) -> Option<Number> {
     Some(Number::Scaled(throttled as f64 * interval_ns as f64 / over as f64))
 }
 
-/// Time on other nodes than those of the accelerators that are held, ns.
-fn accelerator_far_ns(now: RowNow<'_>) -> Option<Number> {
-    let far = match now.row {
-        AmountRow::Task(task) => accelerators::far_ns(task, now.snapshot),
-        AmountRow::Container(row) => accelerators::container_far_ns(row),
+/// Time of what holds accelerators whose nodes are all known: on other nodes than theirs, and all of it, ns.
+fn accelerator_ns(now: RowNow<'_>, of: fn((u64, u64)) -> u64) -> Option<Number> {
+    let both = match now.row {
+        AmountRow::Task(task) => accelerators::far_and_all_ns(task, now.snapshot),
+        AmountRow::Container(row) => accelerators::container_far_and_all_ns(row),
     };
-    far.ok().map(Number::Whole)
-}
-
-/// Time of what holds accelerators whose nodes are all known, ns.
-fn accelerator_ns(now: RowNow<'_>) -> Option<Number> {
-    let all = match now.row {
-        AmountRow::Task(task) => accelerators::holding_ns(task, now.snapshot),
-        AmountRow::Container(row) => accelerators::container_holding_ns(row),
-    };
-    all.ok().map(Number::Whole)
+    both.ok().map(of).map(Number::Whole)
 }
 
 /// An amount of tasks or of containers in an interval.
@@ -329,13 +320,13 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     tasks("hint_faults", Value::Counter(Counter::HintFaults)),
     tasks("hint_remote", Value::Counter(Counter::HintRemote)),
     tasks("balancing_ns", Value::Counter(Counter::BalancingNs)),
-    both("accelerator_far_ns", Of(accelerator_far_ns)).of_programs(
+    both("accelerator_far_ns", Of(|now| accelerator_ns(now, |(far, _)| far))).of_programs(
         "numatop_container_accelerator_far_cpu_seconds",
         "numatop_program_accelerator_far_cpu_seconds",
         NS,
         "CPU time on nodes other than those of the accelerators that the process holds.",
     ),
-    both("accelerator_ns", Of(accelerator_ns)).of_programs(
+    both("accelerator_ns", Of(|now| accelerator_ns(now, |(_, all)| all))).of_programs(
         "numatop_container_accelerator_cpu_seconds",
         "numatop_program_accelerator_cpu_seconds",
         NS,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::accelerators::{ACCELERATORS, holders};
+use super::accelerators::{ACCELERATORS, holders, is_of};
 use super::no;
 use crate::model::accelerators::Accelerator;
 use crate::model::sample::Reading;
@@ -21,6 +21,8 @@ pub struct HeldDevice {
     pub node: Reading<NodeId>,
     /// Processes that hold it, `2710 zstd, 3001 train`, the first five; empty without any.
     pub held_by: Reading<String>,
+    /// The number of processes that hold it, those without a row included.
+    pub processes: usize,
 }
 
 /// GPUs and accelerators of the machine, then other devices that a process holds as one (VFIO, RDMA).
@@ -49,13 +51,9 @@ fn held(snapshot: &Snapshot) -> BTreeMap<&str, &Accelerator> {
 }
 
 fn of_machine(device: &Device, snapshot: &Snapshot) -> HeldDevice {
-    let holds = |one: &Accelerator| device.pci.as_ref().is_some_and(|own| one.functions.contains(own));
-    HeldDevice {
-        name: device.name.clone(),
-        pci: device.pci.clone(),
-        node: device.node.ok_or_else(|| no("the firmware does not give its node")),
-        held_by: held_by(snapshot, &holds),
-    }
+    let node = device.node.ok_or_else(|| no("the firmware does not give its node"));
+    let (held_by, processes) = held_as(snapshot, &is_of(device));
+    HeldDevice { name: device.name.clone(), pci: device.pci.clone(), node, held_by, processes }
 }
 
 fn other(one: &Accelerator, snapshot: &Snapshot) -> HeldDevice {
@@ -65,13 +63,15 @@ fn other(one: &Accelerator, snapshot: &Snapshot) -> HeldDevice {
         _ => Err(no("the node of a function is not known")),
     };
     let pci = one.functions.first().filter(|_| one.functions.len() == 1).cloned();
-    let held_by = held_by(snapshot, &|other| other.name == one.name);
-    HeldDevice { name: one.name.clone(), pci, node, held_by }
+    let (held_by, processes) = held_as(snapshot, &|other| other.name == one.name);
+    HeldDevice { name: one.name.clone(), pci, node, held_by, processes }
 }
 
-fn held_by(snapshot: &Snapshot, holds: &dyn Fn(&Accelerator) -> bool) -> Reading<String> {
-    match snapshot.host_missing(ACCELERATORS.id) {
+/// Processes with a row that hold such an accelerator, and the number of all that hold one.
+fn held_as(snapshot: &Snapshot, is_it: &dyn Fn(&Accelerator) -> bool) -> (Reading<String>, usize) {
+    let held_by = match snapshot.host_missing(ACCELERATORS.id) {
         Some(missing) => Err(missing.clone()),
-        None => Ok(holders(snapshot, holds)),
-    }
+        None => Ok(holders(snapshot, is_it)),
+    };
+    (held_by, snapshot.inputs.accelerators.values().filter(|held| held.iter().any(is_it)).count())
 }

@@ -5,9 +5,9 @@ use std::mem::take;
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use super::changes::{Changes, IdMap};
-use super::machine::{disk_traffic, socket_traffic};
+use super::machine::disk_traffic;
 use super::rows::{Gathered, newcomer};
-use super::{Remote, Room, Tally, Task, counted_twice};
+use super::{Remote, Room, Snapshot, Tally, Task, counted_twice};
 use crate::model::accelerators::{self, Held};
 use crate::model::disks::{DiskSender, DiskUse, DisksUsed};
 use crate::model::group::{DEPTH_MAX, Group, GroupKind};
@@ -150,7 +150,7 @@ pub(super) struct Sums {
 impl Sums {
     /// Sums from the processes, and from those that ended. Processes outside the scope were left out earlier.
     pub(super) fn of(
-        topology: &Topology,
+        machine: &Snapshot,
         previous: Option<&Sample>,
         current: &Sample,
         processes: &Gathered,
@@ -175,7 +175,7 @@ impl Sums {
         let List { mut rows, mut totals, at, .. } = list;
         add_held(&mut rows, current, processes, &homes);
         add_written_back(&mut rows, &at, previous, current);
-        add_sockets(&mut rows, &at, (previous, current), exited, processes.rows.iter().zip(&homes));
+        add_sockets(&mut rows, &at, &machine.socket_traffic, exited, processes.rows.iter().zip(&homes));
         // Deepest first, so that each row is complete when it is added to the one above it.
         for at in order.iter().copied() {
             rows[at].sum.total = take(&mut totals[at]).sum();
@@ -206,7 +206,7 @@ impl Sums {
         for row in &mut rows {
             row.raw = current.groups.get(&row.id).cloned();
         }
-        share_cores(topology, &mut rows);
+        share_cores(&machine.host.topology, &mut rows);
         Sums { rows, at, order }
     }
 
@@ -336,20 +336,21 @@ fn add_written_back(
 fn add_sockets<'a>(
     rows: &mut [Container],
     at: &IdMap<u64, usize>,
-    (previous, current): (Option<&Sample>, &Sample),
+    traffic: &BTreeMap<ProcessId, SocketTraffic>,
     exited: &[Task],
     homes: impl Iterator<Item = (&'a Task, &'a Home)>,
 ) {
-    let mut traffic: BTreeMap<ProcessId, SocketTraffic> = socket_traffic(previous, current).collect();
     if traffic.is_empty() {
         return;
     }
+    // A thread that ended has the same process as those that live.
+    let mut left: BTreeMap<&ProcessId, &SocketTraffic> = traffic.iter().collect();
     let ended = exited.iter().map(|task| (task.raw.process(), at.get(&task.raw.cgroup_id).copied()));
     for (process, at) in homes.map(|(task, home)| (task.raw.process(), home.first)).chain(ended) {
         if let Some(at) = at
-            && let Some(traffic) = traffic.remove(&process)
+            && let Some(traffic) = left.remove(&process)
         {
-            rows[at].sockets.add(&SocketSums::of(&traffic));
+            rows[at].sockets.add(&SocketSums::of(traffic));
         }
     }
 }

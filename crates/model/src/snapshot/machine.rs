@@ -203,7 +203,7 @@ pub(super) fn disk_traffic<'a>(
 }
 
 /// Traffic of IP sockets of processes in the interval, as far as they have any.
-pub(super) fn socket_traffic<'a>(
+fn socket_traffic<'a>(
     previous: Option<&'a Sample>,
     current: &'a Sample,
 ) -> impl Iterator<Item = (ProcessId, SocketTraffic)> + 'a {

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::page::{Family, Labels};
 use crate::metric::amounts::NS;
-use crate::metric::held_devices::{self, HeldDevice};
-use crate::model::accelerators::Held;
+use crate::metric::held_devices;
 use crate::snapshot::{SetKind, Snapshot};
 use crate::text::clean_str;
-
-use super::page::Family;
-use super::page::Labels;
 
 /// Sums of a place.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,19 +52,12 @@ impl Places {
 
 /// Accelerators, and the number of processes that hold each.
 pub(super) fn devices(snapshot: &Snapshot) -> Vec<Family> {
-    let all: Vec<&Held> = snapshot.inputs.accelerators.values().map(AsRef::as_ref).collect();
-    let holds = |device: &HeldDevice, held: &Held| {
-        held.iter().any(|one| match &device.pci {
-            Some(address) => one.functions.contains(address),
-            None => one.name == device.name,
-        })
-    };
     let devices = held_devices::devices(snapshot);
     let series = devices.iter().filter(|device| device.held_by.is_ok()).map(|device| {
         let node = device.node.as_ref().map_or_else(|_| String::new(), ToString::to_string);
         let (name, pci) = (clean_str(&device.name), clean_str(device.pci.as_deref().unwrap_or_default()));
         let labels = Labels::of([("device", name.as_str()), ("pci", &pci), ("node", &node)]);
-        (labels, all.iter().filter(|held| holds(device, held)).count() as f64)
+        (labels, device.processes as f64)
     });
     let words = "Processes that hold a GPU or another accelerator open.";
     vec![Family::gauge("numatop_device_processes", words).with(series)]

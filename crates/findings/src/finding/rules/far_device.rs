@@ -20,12 +20,13 @@ use crate::model::disks::DiskUse;
 use crate::model::sample::CgroupMode;
 use crate::model::topology::DeviceClass;
 use crate::model::units::NodeId;
-use crate::snapshot::Container;
+use crate::snapshot::{Container, Task};
 
 pub(super) static RULE: Rule = Rule {
     id: "far-device",
     title: "Its disks are on another node",
-    about: "A container, unit or process runs on one node, and 80 % of its disk traffic goes to disks of another node. The cost is not measured.",
+    about: "A container, unit or process runs on one node, and 80 % of its disk traffic goes to disks of another \
+            node. The cost is not measured.",
     not_when: &[
         ("nodeless", "the firmware does not give the node of its disks, or they are network disks"),
         (
@@ -125,15 +126,9 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let Some(task) = of.task().filter(|_| view.whole_nodes().len() >= 2) else { return Err(Unmet::Quiet) };
     let traffic = Traffic::of(view, of)?;
     let (moved, requests) = (traffic.bytes_per_s, traffic.requests_per_s);
-    if moved < view.limit("bytes") && requests < view.limit("requests") {
-        return Err(Unmet::Quiet);
-    }
-    let ran = task.run_ns();
-    let on = |node: &NodeId| task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64;
-    let Some(home) = task.home_node().filter(|home| on(home) * 100.0 >= ran as f64 * view.limit("home"))
-    else {
-        return Err(Unmet::Quiet);
-    };
+    let rates = [(DISK_BYTES_PER_S.id, moved, "bytes"), (DISK_REQUESTS_PER_S.id, requests, "requests")];
+    let (metric, value, limit) = reached(view, rates)?;
+    let (home, home_pct) = home_of(view, task)?;
     let far = match of {
         SubjectRef::Container(row) => {
             need((DISK_FAR_PCT.value)(row, view.window))?.number().ok_or(Unmet::Quiet)?
@@ -145,11 +140,6 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Quiet);
     };
     let subject = of.subject();
-    let by_bytes = moved >= view.limit("bytes");
-    let (metric, value, limit) = match by_bytes {
-        true => (DISK_BYTES_PER_S.id, moved, view.limit("bytes")),
-        false => (DISK_REQUESTS_PER_S.id, requests, view.limit("requests")),
-    };
     Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
@@ -158,12 +148,33 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
                 .limit(view.limit("share"))
                 .note(Note::Measured),
             view.evidence(metric, subject.clone(), value).limit(limit).note(Note::Measured),
-            view.evidence("run_pct_by_node", subject, on(&home) * 100.0 / ran.max(1) as f64)
-                .on(home)
-                .limit(view.limit("home")),
+            view.evidence("run_pct_by_node", subject, home_pct).on(home).limit(view.limit("home")),
         ],
         facts: Facts { node, home, share, bytes_per_s: moved, far },
     })
+}
+
+/// The first of these rates that reaches its limit: its metric, its value and the limit.
+///
+/// # Errors
+/// None of them does.
+pub(super) fn reached(
+    view: &View<'_>,
+    rates: [(&'static str, f64, &'static str); 2],
+) -> Result<(&'static str, f64, f64), Unmet> {
+    let mut with_limits = rates.into_iter().map(|(metric, value, limit)| (metric, value, view.limit(limit)));
+    with_limits.find(|(_, value, limit)| value >= limit).ok_or(Unmet::Quiet)
+}
+
+/// The node that a task runs on, and the share of its time there in percent.
+///
+/// # Errors
+/// It runs on several nodes: that share is below the limit `home`.
+pub(super) fn home_of(view: &View<'_>, task: &Task) -> Result<(NodeId, f64), Unmet> {
+    let node = task.home_node().ok_or(Unmet::Quiet)?;
+    let there = task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64 * 100.0;
+    let ran = task.run_ns() as f64;
+    if there >= ran * view.limit("home") { Ok((node, there / ran.max(1.0))) } else { Err(Unmet::Quiet) }
 }
 
 /// Disks of a node by name.
@@ -255,7 +266,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         )),
         check: vec![check(of, DISK_FAR_PCT.id, (far, 100.0 - view.rule.limit("share", false)), true)],
         or_else: vec![format!(
-            "If the disk is slow from every node, a program on node {node} waits as long. The cost of the distance is not measured."
+            "If the disk is slow from every node, a program on node {node} waits as long. The cost of the distance \
+             is not measured."
         )],
         ..moved
     }

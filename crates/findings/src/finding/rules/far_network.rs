@@ -6,7 +6,7 @@ use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
 use super::super::{Advice, Confidence, Note, Severity, SubjectKind, cores};
-use super::far_device::{check, move_to};
+use super::far_device::{check, home_of, move_to, reached};
 use super::interrupts_off_node;
 use crate::metric::sockets::{FAR_PCT, READS, RECEIVED, traffic};
 use crate::model::units::NodeId;
@@ -65,15 +65,9 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Quiet);
     }
     let (received, reads) = (need(view.number(&RECEIVED, of))?, need(view.number(&READS, of))?);
-    let by_bytes = received >= view.limit("bytes");
-    if !by_bytes && reads < view.limit("reads") {
-        return Err(Unmet::Quiet);
-    }
-    let on = |node: NodeId| task.delta.run_ns.get(node.index()).copied().unwrap_or(0) as f64;
-    let at_home = |home: NodeId| on(home) * 100.0 / task.run_ns().max(1) as f64;
-    let Some(home) = task.home_node().filter(|home| at_home(*home) >= view.limit("home")) else {
-        return Err(Unmet::Quiet);
-    };
+    let rates = [(RECEIVED.id, received, "bytes"), (READS.id, reads, "reads")];
+    let (metric, value, limit) = reached(view, rates)?;
+    let (home, home_pct) = home_of(view, task)?;
     // Without a known CPU of any packet there is no share.
     let Ok(far) = view.number(&FAR_PCT, of) else { return Err(Unmet::Quiet) };
     let mut by_node: BTreeMap<NodeId, u64> = BTreeMap::new();
@@ -92,13 +86,9 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Excused("isolated"));
     }
     let subject = of.subject();
-    let (metric, value, limit) = match by_bytes {
-        true => (RECEIVED.id, received, view.limit("bytes")),
-        false => (READS.id, reads, view.limit("reads")),
-    };
     let share = view.evidence(FAR_PCT.id, subject.clone(), far).limit(view.limit("far"));
     let rate = view.evidence(metric, subject.clone(), value).limit(limit);
-    let time = view.evidence("run_pct_by_node", subject, at_home(home)).on(home);
+    let time = view.evidence("run_pct_by_node", subject, home_pct).on(home);
     Ok(Seen {
         severity: Severity::Info,
         confidence: Confidence::Measured,
@@ -118,7 +108,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         )),
         check: vec![check(of, FAR_PCT.id, (far, 100.0 - view.rule.limit("far", false)), true)],
         or_else: vec![format!(
-            "If the network card is on node {home}, move its queues instead: assign CPUs of node {home} to their interrupts, or to RPS and RFS."
+            "If the network card is on node {home}, move its queues instead: assign CPUs of node {home} to their \
+             interrupts, or to RPS and RFS."
         )],
         ..move_to(view, of, node)
     }
