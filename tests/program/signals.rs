@@ -62,6 +62,16 @@ fn catches(pid: u32, signal: i32) -> bool {
     caught >> (signal - 1) & 1 == 1
 }
 
+/// A thread of it writes, or waits for room to write. To a pipe without room, it does so once nothing else is
+/// left to do.
+fn writes(pid: u32) -> bool {
+    let calls = [libc::SYS_write.to_string(), libc::SYS_ppoll.to_string()];
+    fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().any(|task| {
+        let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
+        call.split(' ').next().is_some_and(|call| calls.iter().any(|one| one == call))
+    })
+}
+
 /// A run without a terminal.
 struct Run(Child);
 
@@ -156,8 +166,7 @@ fn a_page_that_nobody_reads_ends_with_a_signal() {
     for mode in modes {
         let (_reader, writer) = full_pipe();
         let mut run = Run::start(&mode, writer);
-        until("signals are caught", || catches(run.0.id(), libc::SIGTERM));
-        thread::sleep(Duration::from_millis(300));
+        until("it writes", || writes(run.0.id()));
         assert_eq!(run.ended_by(libc::SIGTERM), (Some(0), None), "{mode:?}");
     }
 }
@@ -167,15 +176,7 @@ fn each_signal_ends_modes_that_only_tell_something_at_once() {
     with_each(|signal| {
         let (_reader, writer) = full_pipe();
         let mut run = Run::start(&["list", "metrics"], writer);
-        // It writes to a pipe without room once nothing else is left to do.
-        let writes = libc::SYS_write.to_string();
-        until("it writes", || {
-            let tasks = fs::read_dir(format!("/proc/{}/task", run.0.id())).unwrap();
-            tasks.flatten().any(|task| {
-                let call = fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
-                call.split(' ').next() == Some(&writes)
-            })
-        });
+        until("it writes", || writes(run.0.id()));
         if signal == libc::SIGHUP {
             send(run.0.id(), libc::SIGUSR1);
         }
