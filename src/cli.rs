@@ -205,12 +205,17 @@ pub enum Command {
     Record(Box<RecordArgs>),
     /// Run a command, watch it and all its descendants, and print a page when the command ends.
     #[command(
-        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; the command keeps standard input and output. The exit code is that of the command, or 128 plus the number of the signal that killed it. 127: there is no such command. 126: it cannot be executed. 125: it cannot be bound to the requested place."
+        after_help = "numatop-ng run [OPTIONS] -- COMMAND [ARG...]. The page goes to standard error; the command \
+                      keeps standard input and output. The exit code is that of the command, or 128 plus the \
+                      number of the signal that killed it. 127: there is no such command. 126: it cannot be \
+                      executed. 125: it cannot be bound to the requested place."
     )]
     Run(Box<RunArgs>),
     /// Serve counters of nodes, containers and programs to Prometheus.
     #[command(
-        after_help = "The page, /metrics, is made once per interval, however often it is read; /-/healthy reports its health. docs/fleet.md lists its metrics. Anyone who can connect reads names of programs and containers; use a proxy for TLS and passwords."
+        after_help = "The page, /metrics, is made once per interval, however often it is read; /-/healthy reports \
+                      its health. docs/fleet.md lists its metrics. Anyone who can connect reads names of programs \
+                      and containers; use a proxy for TLS and passwords."
     )]
     Exporter(Box<ExporterArgs>),
     /// Show a recording, on the screen or as batch output.
@@ -228,29 +233,37 @@ pub enum Command {
     /// Print problems in the placement of memory and work, and the commands that fix them. The exit code is 5
     /// if there are findings.
     #[command(
-        after_help = "numatop-ng list findings lists the rules; docs/rules.md describes their conditions. Commands are only printed: diagnose changes nothing."
+        after_help = "numatop-ng list findings lists the rules; docs/rules.md describes their conditions. Commands \
+                      are only printed: diagnose changes nothing."
     )]
     Diagnose(Box<DiagnoseArgs>),
     /// Compare two recordings, or two stretches of one recording, to see whether a change helped.
     #[command(
-        after_help = "A stretch is PATH@FROM..TO, with times as for --from and --to of export. The verdicts are: better, worse, changed (neither direction is better), same, unclear, too short."
+        after_help = "A stretch is PATH@FROM..TO, with times as for --from and --to of export. The verdicts are: \
+                      better, worse, changed (neither direction is better), same, unclear, too short."
     )]
     Diff(Box<DiffArgs>),
     /// Write one page about a recording: problems, times, places and affected programs.
     #[command(
-        after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md describes its contents."
+        after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md \
+                      describes its contents."
     )]
     Report(Box<ReportArgs>),
     /// Measure latency and bandwidth between nodes, caches and sibling threads of this machine, and store the
     /// results. Loads the machine.
     #[command(
-        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It runs only on request, and changes no setting of the machine. GB are 10^9 bytes of program data. The memory traffic is twice that for a plain write, 1.5 times for a copy, and 4/3 times for a triad."
+        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It runs only \
+                      on request, and changes no setting of the machine. GB are 10^9 bytes of program data. The \
+                      memory traffic is twice that for a plain write, 1.5 times for a copy, and 4/3 times for a \
+                      triad."
     )]
     Calibrate(Box<CalibrateArgs>),
     /// Test whether the numbers are right on this machine. Needs the same privileges as the live view, and
     /// takes five seconds.
     #[command(
-        after_help = "A test process touches pages, waits, moves, works and places memory, and counts these actions; the code of the live view measures the process. The exit code is 1 if the two differ. JSON has no host, user or process names, so it can be attached to an issue."
+        after_help = "A test process touches pages, waits, moves, works and places memory, and counts these \
+                      actions; the code of the live view measures the process. The exit code is 1 if the two \
+                      differ. JSON has no host, user or process names, so it can be attached to an issue."
     )]
     Selftest(SelftestArgs),
     /// Print the man page, or completions of a shell, for installation.

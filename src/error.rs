@@ -124,7 +124,8 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
                 ),
                 Advice::say("in Kubernetes: securityContext.seccompProfile.type: Unconfined"),
                 Advice::say(
-                    "or use an engine whose filter allows CAP_BPF and CAP_PERFMON: Docker 23, containerd 1.7, podman and CRI-O since October 2025",
+                    "or use an engine whose filter allows CAP_BPF and CAP_PERFMON: Docker 23, containerd 1.7, \
+                     podman and CRI-O since October 2025",
                 ),
             ],
         },

@@ -262,7 +262,8 @@ fn check_tasks(args: &ScopeArgs, root: &Path) -> Result<(), BadValue> {
     {
         return Err(bad(
             flag,
-            "ids of this pid namespace (a container's) differ from the machine's. Select with --container, or run in the host's namespace (docker run --pid=host), or mount the host's /proc (--host-root)",
+            "ids of this pid namespace (a container's) differ from the machine's. Select with --container, or run \
+             in the host's namespace (docker run --pid=host), or mount the host's /proc (--host-root)",
         ));
     }
     // A fact that cannot be found out decides nothing.

@@ -76,7 +76,11 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("TZ", "Time zone for times on the screen, in reports and in flags."),
 ];
 
-const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output if standard output is not a terminal. The live view needs root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; replay, export, verify and --demo need no privilege. 'numatop-ng doctor' prints what works on this machine; '?' in the live view explains keys and columns.";
+const DESCRIPTION: &str = "Without a command, numatop-ng shows a live view of this machine, or writes batch output \
+                           if standard output is not a terminal. The live view needs root, or the capabilities \
+                           CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; replay, export, verify and --demo need no \
+                           privilege. 'numatop-ng doctor' prints what works on this machine; '?' in the live view \
+                           explains keys and columns.";
 
 impl Document {
     /// The text of the document. `keys` are those of the live view, each with its meaning.

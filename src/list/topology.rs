@@ -303,7 +303,8 @@ pub fn tiers_as_text(inputs: &Inputs, width: usize) -> String {
     if kinds.len() < 2 && weighted.len() < 2 && !nodes.values().any(|node| is_described(node)) {
         return String::new();
     }
-    let title = "memory tiers, 1 = fastest; latency and bandwidth according to the firmware (HMAT), from the nearest CPUs; weight of weighted interleaving";
+    let title = "memory tiers, 1 = fastest; latency and bandwidth according to the firmware (HMAT), from the \
+                 nearest CPUs; weight of weighted interleaving";
     let mut text = hanging("", words(title), width);
     text += &format!(
         "{:>9}  {:>4}  {:>9}  {:>9}  {:>10}  {:>10}  {:>6}\n",

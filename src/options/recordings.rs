@@ -329,7 +329,8 @@ pub fn several_hosts_in_a_file(names: &[String]) -> BadValue {
     bad(
         "--layout",
         format!(
-            "the directory has recordings of {} hosts ({}), but a flat file holds one host: omit flat, or give the files of one host",
+            "the directory has recordings of {} hosts ({}), but a flat file holds one host: omit flat, or give the \
+             files of one host",
             names.len(),
             names.join(", ")
         ),

@@ -292,7 +292,8 @@ fn warn_of_short(chosen: &Options, least: Severity, seconds: u64, what: &str) {
     let range = if from == to { format!("{from} s") } else { format!("{from} to {to} s") };
     let (number, all) = (short.len(), chosen.rules().count());
     output::message(format!(
-        "numatop-ng: {what} is too short for {number} of {}: these rules need {range}; until then their findings are only suspected",
+        "numatop-ng: {what} is too short for {number} of {}: these rules need {range}; until then their findings \
+         are only suspected",
         plural(all, "rule")
     ));
 }

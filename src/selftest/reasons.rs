@@ -124,7 +124,8 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
     let near = |times: f64, percent: f64| (count / truth / times - 1.0).abs() < percent / 100.0;
     let amount = measured.amount as f64;
     if count == 0.0 && !counts_at_all(measured, all) {
-        return "can be opened and counts nothing: a hypervisor or the firmware does not offer the event, or the core does not implement it"
+        return "can be opened and counts nothing: a hypervisor or the firmware does not offer the event, or the \
+                core does not implement it"
             .into();
     }
     let memory = matches!(subject.role, Role::Lma | Role::Rma);
@@ -138,7 +139,8 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
             return "counts the other node's accesses: the encodings of lma and rma are swapped".into();
         }
         if range.control && count > 0.5 * amount && other > 0.5 * amount {
-            return "counts both nodes equally: the nodes can be artificial (interleaving, a hypervisor); the latency in calibrate shows this"
+            return "counts both nodes equally: the nodes can be artificial (interleaving, a hypervisor); the \
+                    latency in calibrate shows this"
                 .into();
         }
     }

@@ -49,8 +49,8 @@ pub fn loopback_does_not_count() -> Result<()> {
     Ok(())
 }
 
-/// Packets of a device that the program itself makes, in a network namespace of its own: it writes them to the device, reads
-/// them from a socket, and answers each with half of it.
+/// A program with its own network namespace and TUN device. It writes packets to the device, reads them from a socket, and
+/// sends half of each packet back.
 const PROGRAM: &str = r"
 import fcntl, os, socket, struct, subprocess, sys
 packets, size = int(sys.argv[1]), int(sys.argv[2])

@@ -195,8 +195,7 @@ fn serial(words: &mut Words, arch: Arch, lines: &Lines) {
 }
 
 /// An NVMe disk, whose driver is in the kernel image: guests have no modules. It begins with zeros, or with a file system, and
-/// keeps its content until the guest ends. QEMU makes a temporary file for it, and unlinks that as soon as it is
-/// open.
+/// keeps its content until the guest ends. QEMU writes to a temporary file, which it unlinks after opening it.
 ///
 /// One vector for all of its queues: the kernel manages those of I/O queues that have their own, and refuses other CPUs for them.
 fn disk(words: &mut Words, arch: Arch, machine: &Machine, content: Option<&Path>) {

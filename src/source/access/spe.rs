@@ -105,7 +105,8 @@ impl Spe {
     pub(super) fn missing(&self) -> Option<Missing> {
         let is_blind = self.with_context == 0 && self.without_context >= WITHOUT_CONTEXT;
         let blind = is_blind.then(|| {
-            let why = "SPE does not report which task it samples: the kernel is built without CONFIG_PID_IN_CONTEXTIDR, or CAP_PERFMON is missing";
+            let why = "SPE does not report which task it samples: the kernel is built without \
+                       CONFIG_PID_IN_CONTEXTIDR, or CAP_PERFMON is missing";
             Missing::Unsupported(why.into())
         });
         blind.or_else(|| self.refused.clone())

@@ -1,6 +1,6 @@
 //! Memory in the live view. Placement, and /proc fields of processes, are asked with one sample and there with one of the next.
-//! Memory use is sampled of all processes on request, otherwise of those that matter on the screen; the sampler is loaded only
-//! while there are any.
+//! Memory use is sampled for all processes on request, and otherwise for the processes on the screen. The sampler is loaded
+//! only while it has a process to sample.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -303,6 +303,8 @@ fn host_facts(
 }
 
 /// The note for a mounted tree that does not begin at its root.
-const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside this part have no names; run the container of numatop-ng with --cgroupns=host";
+const PARTIAL: &str = "only a part of the cgroup tree is visible here (a cgroup namespace): containers outside \
+                       this part have no names; run the container of numatop-ng with --cgroupns=host";
 
-const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only their CPU time is counted; run the container of numatop-ng with --pid=host";
+const HIDDEN: &str = "numatop-ng is in a pid namespace: live tasks outside it are not listed, only their CPU time \
+                      is counted; run the container of numatop-ng with --pid=host";

@@ -188,11 +188,13 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
         ),
         (
             "time bar",
-            "Marks of a paused screen or a recording. R: 20 % of accesses are remote (r: 20 % of memory). F: a finding begins. I: the lowest IPC. L: something was lost. G: samples are missing.",
+            "Marks of a paused screen or a recording. R: 20 % of accesses are remote (r: 20 % of memory). F: a \
+             finding begins. I: the lowest IPC. L: something was lost. G: samples are missing.",
         ),
         (
             "load",
-            "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. Tasks wait if their number exceeds the number of CPUs.",
+            "Tasks that ran, waited for a CPU or slept uninterruptibly: means of 1, 5 and 15 minutes. Tasks wait \
+             if their number exceeds the number of CPUs.",
         ),
         (
             "SWAP/s",

@@ -14,7 +14,7 @@ pub struct Tiers {
     pub slow: u32,
     /// The latency of its memory by QEMU's options, ns.
     pub ns: u64,
-    /// Its bandwidth, as the firmware has it, 10^6 bytes a second.
+    /// Bandwidth in the HMAT, 10^6 bytes per second.
     pub mbs: u64,
 }
 
@@ -50,7 +50,7 @@ pub fn fast(mode: &str) -> Result<Vec<Setting>, String> {
 
 pub const BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// Pages that came to a node from slow memory, and those that left it for slow memory.
+/// Pages promoted to a node from slow memory, and pages demoted from it.
 pub fn pages(node: u32) -> Result<[u64; 2], String> {
     let text = sysfs::read(format!("/sys/devices/system/node/node{node}/vmstat"))?;
     let sum = |is: &dyn Fn(&str) -> bool| {

@@ -1,5 +1,5 @@
-//! Cores and CPUs for rules: idle ones, those named by cpusets, and those that a subject may use; and the regions that rules
-//! about neighbours compare: nodes, or sockets where the machine hides its nodes.
+//! Cores and CPUs for rules: idle cores, CPUs of cpusets, and CPUs that a subject can use. Rules about neighbours compare
+//! regions: nodes, or sockets where the machine hides its nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -183,7 +183,8 @@ fn binding(
             now.words = "for a short trial: the kubelet restores its own list, by default every 10 s".into();
             let words = match nodes {
                 Some(_) => {
-                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static, memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node"
+                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: \
+                     static, memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node"
                 }
                 None => {
                     "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static"

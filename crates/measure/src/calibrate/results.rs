@@ -201,7 +201,8 @@ impl Results {
         if plan.walk_bytes < plan.walk_wanted && plan.orders > 1 {
             let (bytes, wanted) = (plan.walk_bytes >> 20, plan.walk_wanted >> 20);
             notes.push(format!(
-                "latency: the test memory is too small ({bytes} MiB, {wanted} MiB needed): values include hits in a system cache; raise --memory (at most 2 GiB of a node)"
+                "latency: the test memory is too small ({bytes} MiB, {wanted} MiB needed): values include hits in \
+                 a system cache; raise --memory (at most 2 GiB of a node)"
             ));
         }
         notes.extend(self.flushing(&latency_ns, plan, &ids));

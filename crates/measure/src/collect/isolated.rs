@@ -69,7 +69,9 @@ impl IsolatedCpus {
         let cpus = format_cpulist(self.cpus.iter().map(|cpu| cpu.0));
         (!self.cpus.is_empty()).then(|| {
             format!(
-                "isolated CPUs ({cpus}) are not interrupted. A task's CPU time there can be up to 1 s old; its counts are unknown until a context switch. Counts of nodes exclude these CPUs; --flush-isolated interrupts them"
+                "isolated CPUs ({cpus}) are not interrupted. A task's CPU time there can be up to 1 s old; its \
+                 counts are unknown until a context switch. Counts of nodes exclude these CPUs; --flush-isolated \
+                 interrupts them"
             )
         })
     }

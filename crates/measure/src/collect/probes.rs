@@ -1,6 +1,5 @@
-//! The probes that a machine may lack: one value for each, in one list; and reasons for which those that do not start, or stop to
-//! work, measure nothing. Programs that all others need (at context switches, of the task walk) and those of hot spots are
-//! started by name ([`super::sched`], [`super::tasks`], [`super::hot`]).
+//! Optional probes in one list, and the reason for each probe that does not start or stops working. Programs for context
+//! switches, the task walk and hot spots are started by name ([`super::sched`], [`super::tasks`], [`super::hot`]).
 
 pub mod accelerators;
 mod balancing;

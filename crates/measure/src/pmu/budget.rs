@@ -135,7 +135,9 @@ pub fn without_room(events: &[Event], cpus: &[CpuId], limit: Option<u64>) -> Vec
             continue;
         }
         let why = format!(
-            "{} is not counted: it needs an open file on each of {more} CPUs, but this process is limited to {limit} open files; all events need {all} (ulimit -n {all}, or LimitNOFILE={all} in the unit of a service)",
+            "{} is not counted: it needs an open file on each of {more} CPUs, but this process is limited to \
+             {limit} open files; all events need {all} (ulimit -n {all}, or LimitNOFILE={all} in the unit of a \
+             service)",
             event.name
         );
         refused.push((event.name.clone(), Missing::NotPermitted(why)));

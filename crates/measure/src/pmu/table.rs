@@ -1,4 +1,4 @@
-//! Event tables: their contents, checked, and those that the program carries.
+//! Event tables: their checked contents, and the built-in tables.
 //!
 //! A table is a TOML file for one microarchitecture: its CPUs, their number of counters, and an entry for
 //! each event. docs/counters.md describes the keys for people who write their own.

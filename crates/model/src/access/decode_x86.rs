@@ -378,7 +378,11 @@ const CASES: &[(&str, u32, &str, &str, &str, Outcome)] = &[
     ("head of a counted loop", 64, "mov (%rdi),%rax; here: add $8,%rdi; loop here; nop",
      "31 c0 48 89 d5 48 83 c5 10 48 8b 07", "48 83 c7 08 e2 fa 90", Plain),
     ("loop that ends too far away", 64, "mov (%rsi),%rax; here: .rept 20; mov $1,%ebx; .endr; jne here; nop",
-     "31 c0 48 89 d5 48 83 c5 10 48 8b 06", "bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 75 9a 90", Address(RSI)),
+     "31 c0 48 89 d5 48 83 c5 10 48 8b 06", "bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 \
+                                             00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb \
+                                             01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 \
+                                             00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 00 00 00 bb 01 \
+                                             00 00 00 bb 01 00 00 00 75 9a 90", Address(RSI)),
     ("copy inside", 64, "nop; here: rep movsb",
      "31 c0 48 89 d5 48 83 c5 10 90", "f3 a4", Pair(RSI, RDI)),
     ("copy with thread local source", 64, "nop; here: rep movsb %fs:(%rsi),%es:(%rdi)",

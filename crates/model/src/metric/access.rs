@@ -63,7 +63,8 @@ pub const MEM_TIME_PCT: Metric<Task> = metric(
     "mem_time_pct",
     ("MEMTIME%", 8),
     (Unit::Percent, Order::Descending),
-    "Share of its user-mode CPU time at instructions that access memory, in the last ten seconds. An upper bound for waiting, because cache hits count, too. A clock triggers the samples (--access).",
+    "Share of its user-mode CPU time at instructions that access memory, in the last ten seconds. An upper bound \
+     for waiting, because cache hits count, too. A clock triggers the samples (--access).",
     |task, _| {
         let found = &sampled(task)?.found;
         let share = wilson(found.at_memory() as f64, found.samples as f64);
@@ -75,7 +76,8 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
     "mem_time_remote_pct",
     ("MEMTIMEREM", 10),
     (Unit::Percent, Order::Descending),
-    "Share of its memory-access time at pages on a node other than the CPU's. By time, not by count: remote accesses take longer, and stores stall less.",
+    "Share of its memory-access time at pages on a node other than the CPU's. By time, not by count: remote \
+     accesses take longer, and stores stall less.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
         Ok(Value::F64(100.0 * remote / known))
@@ -163,7 +165,9 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
     "dram_remote_pct",
     ("DRAMREM%", 8),
     (Unit::Percent, Order::Descending),
-    "Remote share of the sampled accesses that memory answered, in the last ten seconds. The PMU samples by access, not by time (--access; Intel PEBS or AMD IBS). On Intel and Zen 5 only accesses slower than 128 cycles are sampled. Not verified on hardware.",
+    "Remote share of the sampled accesses that memory answered, in the last ten seconds. The PMU samples by \
+     access, not by time (--access; Intel PEBS or AMD IBS). On Intel and Zen 5 only accesses slower than 128 \
+     cycles are sampled. Not verified on hardware.",
     |task, snapshot| {
         let (remote, all) = answers(task)?.memory();
         if snapshot.host.topology.nodes.len() < 2 {
@@ -183,7 +187,8 @@ pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
     "load_latency_ns_local",
     ("LATLOC", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "Median latency of sampled loads answered by local memory, in ns at its clock frequency. On Intel and Zen 5 only loads slower than 128 cycles are sampled. JSON has more in access.pmu. Not verified on hardware.",
+    "Median latency of sampled loads answered by local memory, in ns at its clock frequency. On Intel and Zen 5 \
+     only loads slower than 128 cycles are sampled. JSON has more in access.pmu. Not verified on hardware.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.local),
 )
 .with(EVENTS.better(Better::Low));

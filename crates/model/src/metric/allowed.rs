@@ -66,7 +66,9 @@ pub const POLICY: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; default means the node where it runs. For a process: of its main thread. Mappings can have their own policies: press m in the details.",
+    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; default \
+           means the node where it runs. For a process: of its main thread. Mappings can have their own policies: \
+           press m in the details.",
     value: |task, snapshot| Ok(Value::Text(policy_of(task)? + &weights(task, snapshot))),
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),

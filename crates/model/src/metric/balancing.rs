@@ -11,7 +11,8 @@ pub const NUMA_MOVES: Metric<Task> = Metric::memory_rate(
     "numa_moves_per_s",
     "NUMAMV/s",
     8,
-    "Attempts by NUMA balancing to move it to an idle CPU of its preferred node (sched_move_numa). Failed attempts are also in numa_stuck_per_s.",
+    "Attempts by NUMA balancing to move it to an idle CPU of its preferred node (sched_move_numa). Failed attempts \
+     are also in numa_stuck_per_s.",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaMoves]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
@@ -20,7 +21,8 @@ pub const NUMA_SWAPS: Metric<Task> = Metric::memory_rate(
     "numa_swaps_per_s",
     "NUMASW/s",
     8,
-    "Attempts by NUMA balancing to swap it with a task of another node, so that one of them runs nearer to its memory (sched_swap_numa).",
+    "Attempts by NUMA balancing to swap it with a task of another node, so that one of them runs nearer to its \
+     memory (sched_swap_numa).",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaSwaps]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
@@ -29,7 +31,8 @@ pub const NUMA_STUCK: Metric<Task> = Metric::memory_rate(
     "numa_stuck_per_s",
     "NUMAST/s",
     8,
-    "Failed moves by NUMA balancing: another node was preferred, but no better CPU was found, or the move failed (sched_stick_numa).",
+    "Failed moves by NUMA balancing: another node was preferred, but no better CPU was found, or the move failed \
+     (sched_stick_numa).",
     |task, snapshot| snapshot.rate(task.delta[Counter::NumaStuck]).map(Value::F64),
 ).with(Traits::NONE.needs(&[Facility::NumaFields, Facility::SentTasks]));
 
@@ -40,7 +43,8 @@ pub const NUMA_GROUP: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Id,
     order: Order::Ascending,
-    help: "Group of tasks that share memory according to NUMA balancing, which places them together. The number is the id of the thread that began the group.",
+    help: "Group of tasks that share memory according to NUMA balancing, which places them together. The number is \
+           the id of the thread that began the group.",
     value: |task, _| match task.raw.numa_group {
         0 => Err(Missing::NotCollected("NUMA balancing has put it in no group".into())),
         group => Ok(Value::U64(group.into())),
@@ -53,7 +57,9 @@ pub const HINT_FAULTS: Metric<Task> = Metric::memory_rate(
     "hint_faults_per_s",
     "HINT/s",
     7,
-    "NUMA hinting faults: balancing unmaps pages briefly to learn which CPUs use them. The rate shows how fast it scans, not how much memory is used. Without a kernel function to probe (see doctor), pages are counted from the task structure, and some are missed.",
+    "NUMA hinting faults: balancing unmaps pages briefly to learn which CPUs use them. The rate shows how fast it \
+     scans, not how much memory is used. Without a kernel function to probe (see doctor), pages are counted from \
+     the task structure, and some are missed.",
     |task, snapshot| snapshot.rate(task.delta[Counter::HintFaults]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]));
@@ -65,7 +71,9 @@ pub const HINT_REMOTE_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its hinting faults that found the page on another node. Not a share of accesses: a single-threaded process faults only on pages that are not yet local. Moved pages do not fault for a while, and a bound process can have no faults at all. See remote_pct.",
+    help: "Share of its hinting faults that found the page on another node. Not a share of accesses: a \
+           single-threaded process faults only on pages that are not yet local. Moved pages do not fault for a \
+           while, and a bound process can have no faults at all. See remote_pct.",
     value: |task, snapshot| remote(of_task(task), snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| remote(of_task(task), snapshot)),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),
@@ -91,7 +99,8 @@ pub const BALANCING_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its CPU time that NUMA balancing took: scans of its memory, and hinting faults with their page moves, but not the exception itself. Needs probes on kernel functions.",
+    help: "Share of its CPU time that NUMA balancing took: scans of its memory, and hinting faults with their page \
+           moves, but not the exception itself. Needs probes on kernel functions.",
     value: |task, snapshot| balancing(task, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(balancing),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::BalancingTime]).better(Better::Low),

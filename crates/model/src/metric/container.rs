@@ -359,7 +359,8 @@ pub const SMT_SHARED_CPUS: Metric<Container> = own(
         "SMTSHR",
         6,
         (Running, Unit::Count, Descending),
-        "CPUs of its cpuset that share a core with a CPU of another container's cpuset. Only containers with fewer than all CPUs are compared.",
+        "CPUs of its cpuset that share a core with a CPU of another container's cpuset. Only containers with fewer \
+         than all CPUs are compared.",
         |row, _| {
             row.smt_shared_cpus
                 .map(|cpus| Value::U64(cpus.into()))
@@ -400,7 +401,8 @@ pub const CACHE_BYTES_BY_NODE: Metric<Container> = own(
     "CACHE/NODE",
     14,
     (Memory, Unit::Bytes, Descending),
-    "Page cache charged to it and to groups below it, by node (memory.numa_stat: active_file and inactive_file). In cgroup v1 an upper bound: shared memory is subtracted in proportion.",
+    "Page cache charged to it and to groups below it, by node (memory.numa_stat: active_file and inactive_file). \
+     In cgroup v1 an upper bound: shared memory is subtracted in proportion.",
     |row, _| by_node(&raw(row)?.cache_by_node),
 )
 .over(Over::Newest)
@@ -434,7 +436,8 @@ pub const RSS_BYTES: Metric<Container> = own(
     "RSS",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Resident memory of its processes. Shared memory counts once where its objects are known (needs a BPF iterator over mappings), otherwise once per process; mem_bytes counts it once.",
+    "Resident memory of its processes. Shared memory counts once where its objects are known (needs a BPF iterator \
+     over mappings), otherwise once per process; mem_bytes counts it once.",
     |row, _| Ok(Value::U64(row.sum.rss_bytes)),
 );
 

@@ -17,7 +17,8 @@ use crate::snapshot::{Container, GroupDelta, Snapshot, Task};
 pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
     "disk_bytes_per_s",
     "DISKB/s",
-    "Bytes per second that it and groups below it read from and write to disks, between the last two readings of io.stat (cgroup v2). Reads from the page cache do not count.",
+    "Bytes per second that it and groups below it read from and write to disks, between the last two readings of \
+     io.stat (cgroup v2). Reads from the page cache do not count.",
     |row, _| rate(row, |used| used.bytes),
 );
 
@@ -35,7 +36,8 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of disk_bytes_per_s on disks of nodes other than the one where it runs most. Disks with an unknown node, such as network disks, count only in the total.",
+    help: "Share of disk_bytes_per_s on disks of nodes other than the one where it runs most. Disks with an \
+           unknown node, such as network disks, count only in the total.",
     value: |row, snapshot| {
         let home = row.sum.home_node().ok_or_else(|| no("the group has not run"))?;
         let by_node = by_node(delta(row)?, &snapshot.host.topology)?;
@@ -56,7 +58,9 @@ pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
     ..per_second(
         "writeback_bytes_per_s",
         "WBACKB/s",
-        "Bytes per second that kernel threads write back to disks for it and groups below it, after the write call returned, and pages that are swapped out. With cgroup v1 only the root group has a value. Excludes cgroups without tasks.",
+        "Bytes per second that kernel threads write back to disks for it and groups below it, after the write call \
+         returned, and pages that are swapped out. With cgroup v1 only the root group has a value. Excludes \
+         cgroups without tasks.",
         |row, snapshot| snapshot.rate(row.written_back).map(Value::F64),
     )
 };
@@ -83,7 +87,8 @@ fn rate(row: &Container, of: fn(&DiskUse) -> u64) -> Reading<Value> {
 pub const PROCESS_BYTES_PER_S: Metric<Task> = of_process(
     DISK_BYTES_PER_S.id,
     DISK_BYTES_PER_S.title,
-    "Bytes per second that it reads from and writes to disks, counted on submission: direct and synchronous requests, reads, fsync. Later write-back by the kernel and reads from the page cache do not count.",
+    "Bytes per second that it reads from and writes to disks, counted on submission: direct and synchronous \
+     requests, reads, fsync. Later write-back by the kernel and reads from the page cache do not count.",
     "process_disk_bytes_per_s",
     |task, snapshot| process_rate(task, snapshot, |used| used.bytes),
 );
@@ -103,7 +108,8 @@ pub const PROCESS_FAR_PCT: Metric<Task> = Metric {
     ..of_process(
         DISK_FAR_PCT.id,
         DISK_FAR_PCT.title,
-        "Share of its disk bytes that it submits on a node other than that of the disk. Disks with an unknown node, such as network disks, count only in the total.",
+        "Share of its disk bytes that it submits on a node other than that of the disk. Disks with an unknown \
+         node, such as network disks, count only in the total.",
         "process_disk_far_pct",
         |task, snapshot| far(task, snapshot).map(Quotient::value).map(Value::F64),
     )

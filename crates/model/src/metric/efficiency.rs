@@ -105,7 +105,8 @@ pub const STALL_FRONTEND_PCT: Metric<Task> = quotient!(
     "stall_frontend_pct",
     ("FE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the front end delivered nothing, because of instruction cache or TLB misses, or branches. Needs --events stalls.",
+    "Cycles (on some CPUs issue slots) in which the front end delivered nothing, because of instruction cache or \
+     TLB misses, or branches. Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]).better(Better::Low),
     counters::stall_frontend
 );
@@ -114,7 +115,8 @@ pub const STALL_BACKEND_PCT: Metric<Task> = quotient!(
     "stall_backend_pct",
     ("BE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the back end accepted nothing, mostly because it waited for data. Needs --events stalls.",
+    "Cycles (on some CPUs issue slots) in which the back end accepted nothing, mostly because it waited for data. \
+     Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]).better(Better::Low),
     counters::stall_backend
 );
@@ -187,7 +189,8 @@ miss_pct!(
     L1I_MISS_PCT,
     "l1i_miss_pct",
     "L1IMS%",
-    "Fetches that missed the first-level instruction cache, in % of all fetches. Needs --events L1-icache-loads,L1-icache-load-misses.",
+    "Fetches that missed the first-level instruction cache, in % of all fetches. Needs --events \
+     L1-icache-loads,L1-icache-load-misses.",
     &[names::loads_and_misses(1)]
 );
 
@@ -195,7 +198,8 @@ miss_pct!(
     LLC_MISS_PCT,
     "llc_miss_pct",
     "LLCMS%",
-    "Loads that missed the last-level cache, in % of loads that reached it. Needs --events LLC-loads,LLC-load-misses, or cache-references,cache-misses.",
+    "Loads that missed the last-level cache, in % of loads that reached it. Needs --events \
+     LLC-loads,LLC-load-misses, or cache-references,cache-misses.",
     &[names::loads_and_misses(2), [names::hardware(2), names::hardware(3)]]
 );
 
@@ -287,7 +291,8 @@ pub const COUNTERS_RUNNING_PCT: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::Percent,
     order: Ascending,
-    help: "Share of the time in which its hardware counters were on the PMU; 100 means never multiplexed. Counts are scaled up accordingly.",
+    help: "Share of the time in which its hardware counters were on the PMU; 100 means never multiplexed. Counts \
+           are scaled up accordingly.",
     value: |task, snapshot| counters::running_pct(&task.delta.slots, snapshot).map(Value::F64),
     over: Over::Level,
     traits: Traits::NONE.stands(Stands::Harm(|pct| pct < 99.95)).needs(&[Facility::Counters]),
@@ -304,7 +309,8 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Excludes time between two switches in which siblings were idle for over 5 % and busy for over 5 %.",
+    help: "Instructions per cycle while the SMT siblings were idle. Excludes time between two switches in which \
+           siblings were idle for over 5 % and busy for over 5 %.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE
@@ -319,7 +325,8 @@ pub const IPC_SMT_BUSY: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while an SMT sibling was busy. If this is far below the value with idle siblings, the two threads slow each other down.",
+    help: "Instructions per cycle while an SMT sibling was busy. If this is far below the value with idle \
+           siblings, the two threads slow each other down.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 1)),
     traits: Traits::NONE

@@ -31,7 +31,8 @@ pub const HUGE_FREE_PCT: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Percent,
     order: Order::Ascending,
-    help: "Share of the node's free memory in blocks of at least one transparent huge page. A small share means fragmentation: huge pages need compaction first.",
+    help: "Share of the node's free memory in blocks of at least one transparent huge page. A small share means \
+           fragmentation: huge pages need compaction first.",
     value: |node, snapshot| huge(node, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Level,
     traits: Traits::NONE.needs(&[Facility::FreeBlocks]).better(Better::High),

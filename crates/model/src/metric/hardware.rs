@@ -16,7 +16,8 @@ pub const DISTANCE: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Id,
     order: Order::Descending,
-    help: "Distance to each node according to the firmware (ACPI SLIT): 10 is the node itself, 20 twice as far. Not a measurement.",
+    help: "Distance to each node according to the firmware (ACPI SLIT): 10 is the node itself, 20 twice as far. \
+           Not a measurement.",
     value: |node, snapshot| {
         let to = |(node, distance): &(NodeId, u32)| (*node, f64::from(*distance));
         Ok(Value::ByNode(facts(node, snapshot)?.distances.iter().map(to).collect()))
@@ -32,7 +33,8 @@ pub const LATENCY: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Nanoseconds,
     order: Order::Descending,
-    help: "Latency of a load from memory of each node on CPUs of this node, in ns, measured by numatop-ng calibrate on the idle machine. Not the current latency.",
+    help: "Latency of a load from memory of each node on CPUs of this node, in ns, measured by numatop-ng \
+           calibrate on the idle machine. Not the current latency.",
     value: |node, snapshot| by_node(node, snapshot, latency_ns),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -45,7 +47,8 @@ pub const BANDWIDTH: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::GigabytesPerSecond,
     order: Order::Descending,
-    help: "Maximum bandwidth of reads by all cores of this node from memory of each node, in GB/s (10^9 bytes), measured by numatop-ng calibrate on the idle machine. Not the current traffic.",
+    help: "Maximum bandwidth of reads by all cores of this node from memory of each node, in GB/s (10^9 bytes), \
+           measured by numatop-ng calibrate on the idle machine. Not the current traffic.",
     value: |node, snapshot| by_node(node, snapshot, bandwidth_gbs),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -58,7 +61,8 @@ pub const DEVICES: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Network cards, disk controllers, GPUs and accelerators on the node. irq: gives the node whose CPUs handle the interrupts of the device.",
+    help: "Network cards, disk controllers, GPUs and accelerators on the node. irq: gives the node whose CPUs \
+           handle the interrupts of the device.",
     value: |node, snapshot| {
         let devices: Vec<String> = facts(node, snapshot)?.devices.iter().map(device).collect();
         Ok(Value::Text(devices.join(" ")))

@@ -187,7 +187,8 @@ pub const NUMA_BALANCING: HostMetric = HostMetric {
 pub const ZONE_RECLAIM_MODE: HostMetric = HostMetric {
     id: "zone_reclaim_mode",
     title: "ZRECLAIM",
-    help: "vm.zone_reclaim_mode, a bit mask: 0 uses another node when one is full; 1 reclaims the full node first; 2 also writes dirty pages; 4 also swaps.",
+    help: "vm.zone_reclaim_mode, a bit mask: 0 uses another node when one is full; 1 reclaims the full node first; \
+           2 also writes dirty pages; 4 also swaps.",
     value: |snapshot| {
         let mode = snapshot.zone_reclaim_mode.map(|mode| Value::U64(mode.into()));
         mode.ok_or_else(|| Missing::Unsupported("only a kernel with CONFIG_NUMA has this setting".into()))

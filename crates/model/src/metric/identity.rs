@@ -73,7 +73,9 @@ pub const STATE: Metric<Task> = Metric {
     group: Identity,
     unit: Unit::Text,
     order: Ascending,
-    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, I idle kernel thread, P parked kernel thread, Z zombie, X ended. Tasks frozen by cgroup v1 are in state D, by v2 in S.",
+    help: "Scheduler state as in ps(1): R running or runnable, S sleeping, D uninterruptible, T stopped, t traced, \
+           I idle kernel thread, P parked kernel thread, Z zombie, X ended. Tasks frozen by cgroup v1 are in state \
+           D, by v2 in S.",
     value: |task, _| Ok(Value::Text(state(task).to_string())),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -311,7 +313,8 @@ pub const CPUS_ALLOWED: Metric<Task> = read_text(
     "cpus_allowed",
     ("CPUS", 10),
     Group::Running,
-    "Its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process: of its main thread. Read on demand.",
+    "Its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process: of its main thread. \
+     Read on demand.",
     |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.cpus_allowed.clone()?)),
 );
 
@@ -330,7 +333,8 @@ pub const HUGE_PCT: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of its resident memory in huge pages (mapped by PMD, 2 MiB on x86, or hugetlbfs), from /proc/PID/smaps_rollup. Read on demand, because the kernel reads every page table.",
+    help: "Share of its resident memory in huge pages (mapped by PMD, 2 MiB on x86, or hugetlbfs), from \
+           /proc/PID/smaps_rollup. Read on demand, because the kernel reads every page table.",
     value: |task, _| Ok(Value::F64(about(task)?.huge_pct.clone()?)),
     over: Over::Level,
     traits: Traits::NONE,

@@ -19,7 +19,9 @@ pub const IRQS_PER_S: Metric<Node> = metric(
     "irqs_per_s",
     "IRQ/s",
     Unit::PerSecond,
-    "Message-signalled interrupts of devices (network cards, disks, GPUs) that the node's CPUs handle, per second. Excludes devices of an unknown node. Devices are read in turns, at most one per second; a rate covers the time between the last two readings.",
+    "Message-signalled interrupts of devices (network cards, disks, GPUs) that the node's CPUs handle, per second. \
+     Excludes devices of an unknown node. Devices are read in turns, at most one per second; a rate covers the \
+     time between the last two readings.",
     |node, snapshot| {
         let here = NodeId(node.raw.id);
         let devices = counted(snapshot.host.topology.placed_devices(), snapshot)?;
@@ -51,7 +53,8 @@ pub const DEVICE_IRQS_AWAY_PCT: Metric<Node> = Metric {
         "device_irqs_away_pct",
         "IRQAWAY%",
         Unit::Percent,
-        "Share of the interrupts of its devices that CPUs of other nodes handled. These CPUs touch the device's data first, far from the device.",
+        "Share of the interrupts of its devices that CPUs of other nodes handled. These CPUs touch the device's \
+         data first, far from the device.",
         |node, snapshot| away(node, snapshot).map(Quotient::value).map(Value::F64),
     )
 };
@@ -123,7 +126,9 @@ pub const IRQ_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while it was on a CPU. Its on-CPU time is multiplied by the interrupt share of that CPU (/proc/stat, in steps of 10 ms). If it moved or has several threads, the share of the node is used.",
+    help: "Estimate: share of the interval lost to hard and soft interrupts while it was on a CPU. Its on-CPU time \
+           is multiplied by the interrupt share of that CPU (/proc/stat, in steps of 10 ms). If it moved or has \
+           several threads, the share of the node is used.",
     value: |task, snapshot| {
         let ns = irq_ns(task, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
@@ -139,7 +144,8 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
     group: IRQ_PCT.group,
     unit: IRQ_PCT.unit,
     order: IRQ_PCT.order,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs. Their time on each node is multiplied by the interrupt share of the node's CPUs; 100 is one CPU.",
+    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs. Their \
+           time on each node is multiplied by the interrupt share of the node's CPUs; 100 is one CPU.",
     value: |row, snapshot| {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))
@@ -155,7 +161,9 @@ pub const RUNQ_WAIT_IDLE_ELSEWHERE_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct during which a CPU of another node was idle. The wait is multiplied by the idle share of the idlest CPU outside its home node. Excludes waits due to a quota, and threads limited to some CPUs.",
+    help: "Estimate: the part of runq_wait_pct during which a CPU of another node was idle. The wait is multiplied \
+           by the idle share of the idlest CPU outside its home node. Excludes waits due to a quota, and threads \
+           limited to some CPUs.",
     value: |task, snapshot| {
         let free_ns = task.delta[Counter::RunDelayNs].saturating_sub(task.waits.bound_ns);
         let wait = snapshot.share(free_ns)? * (1.0 - task.waits.throttled);
@@ -173,7 +181,8 @@ pub const RUNQ_WAIT_THROTTLED_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct due to a CPU quota. The wait is multiplied by the throttled share of all waits in its cgroup or a parent.",
+    help: "Estimate: the part of runq_wait_pct due to a CPU quota. The wait is multiplied by the throttled share \
+           of all waits in its cgroup or a parent.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.delta[Counter::RunDelayNs])?;
         Ok(Value::estimate(wait * task.waits.throttled))
@@ -189,7 +198,9 @@ pub const RUNQ_WAIT_BOUND_PCT: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Estimate: the part of runq_wait_pct during which an affinity or a cpuset kept its threads from an idle CPU. The wait of threads limited to some CPUs is multiplied by the idle share of the idlest CPU. Excludes waits due to a quota.",
+    help: "Estimate: the part of runq_wait_pct during which an affinity or a cpuset kept its threads from an idle \
+           CPU. The wait of threads limited to some CPUs is multiplied by the idle share of the idlest CPU. \
+           Excludes waits due to a quota.",
     value: |task, snapshot| {
         let wait = snapshot.share(task.waits.bound_ns)? * (1.0 - task.waits.throttled);
         let idle = if wait > 0.0 { idlest(snapshot, |_| true)? } else { 0.0 };

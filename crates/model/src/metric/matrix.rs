@@ -105,7 +105,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: "accesses_pct",
         title: "ACCESS%",
         unit: Unit::Percent,
-        help: "Share of all memory accesses by CPUs of the row's node to memory of the column's. Estimated from CPU time and memory by node, as if all pages were used equally.",
+        help: "Share of all memory accesses by CPUs of the row's node to memory of the column's. Estimated from \
+               CPU time and memory by node, as if all pages were used equally.",
         value: |snapshot, from, to| {
             if snapshot.host.topology.nodes.len() == 1 {
                 return Ok(100.0);
@@ -136,7 +137,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: PAGES_IN.id,
         title: "PAGES/s",
         unit: Unit::PerSecond,
-        help: "Pages that NUMA balancing moved from the row's node to the column's. Excludes pages moved by system calls of a process.",
+        help: "Pages that NUMA balancing moved from the row's node to the column's. Excludes pages moved by system \
+               calls of a process.",
         value: |snapshot, from, to| {
             if from == to {
                 return Err(Missing::NotCollected("NUMA balancing moves pages only to other nodes".into()));
@@ -151,7 +153,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: "distance",
         title: "SLIT",
         unit: Unit::Id,
-        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. A firmware value, not a measurement.",
+        help: "Distance from the row's node to the column's (ACPI SLIT); 10 is local, 20 twice as far. A firmware \
+               value, not a measurement.",
         value: |snapshot, from, to| {
             let distance = snapshot.host.topology.distance(from, to).map(f64::from);
             distance.ok_or_else(|| Missing::NotCollected("one of the nodes is not online".into()))
@@ -164,7 +167,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: hardware::LATENCY.id,
         title: "ns",
         unit: Unit::Nanoseconds,
-        help: "Latency of a load on CPUs of the row's node from memory of the column's, in ns, measured by numatop-ng calibrate on the idle machine; ~ if rounds differ by more than 3 %.",
+        help: "Latency of a load on CPUs of the row's node from memory of the column's, in ns, measured by \
+               numatop-ng calibrate on the idle machine; ~ if rounds differ by more than 3 %.",
         value: |snapshot, from, to| {
             hardware::latency_ns(&snapshot.host.topology, from, to).map(|ns| ns.value)
         },
@@ -176,7 +180,8 @@ pub static PAIR_METRICS: &[PairMetric] = &[
         missing_as: hardware::BANDWIDTH.id,
         title: "GB/s",
         unit: Unit::GigabytesPerSecond,
-        help: "Bandwidth of reads by all cores of the row's node from memory of the column's, in GB/s (10^9 bytes), measured by numatop-ng calibrate on the idle machine; ~ if rounds differ by more than 3 %.",
+        help: "Bandwidth of reads by all cores of the row's node from memory of the column's, in GB/s (10^9 \
+               bytes), measured by numatop-ng calibrate on the idle machine; ~ if rounds differ by more than 3 %.",
         value: |snapshot, from, to| {
             hardware::bandwidth_gbs(&snapshot.host.topology, from, to).map(|gbs| gbs.value)
         },

@@ -131,7 +131,8 @@ pub const STEAL_PCT: Metric<Node> = node(
     "STEAL%",
     6,
     Unit::Percent,
-    "Time in which the hypervisor ran other guests although the node's CPUs had work (steal); 100 means all CPUs. From /proc/stat, in steps of 10 ms per CPU.",
+    "Time in which the hypervisor ran other guests although the node's CPUs had work (steal); 100 means all CPUs. \
+     From /proc/stat, in steps of 10 ms per CPU.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -204,7 +205,9 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
     "WMARK%",
     6,
     Unit::Percent,
-    "Free memory above the low watermark, as a share of what the node can allocate. At 0, new pages go to other nodes; if these are full, too, kswapd frees pages up to the high watermark. A node short of memory is therefore mostly just above 0.",
+    "Free memory above the low watermark, as a share of what the node can allocate. At 0, new pages go to other \
+     nodes; if these are full, too, kswapd frees pages up to the high watermark. A node short of memory is \
+     therefore mostly just above 0.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
 .over(Over::Level)
@@ -363,7 +366,8 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     "DIRECT/s",
     8,
     Unit::PerSecond,
-    "Pages of the node freed by other tasks than kswapd, mostly by allocations that had to wait. Includes reclaim within a memory limit (cgroup) and node reclaim.",
+    "Pages of the node freed by other tasks than kswapd, mostly by allocations that had to wait. Includes reclaim \
+     within a memory limit (cgroup) and node reclaim.",
     |node, s| rate(node.counts.direct_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));
@@ -373,7 +377,8 @@ pub const NODE_RECLAIM_PER_S: Metric<Node> = node(
     "NRECL/s",
     7,
     Unit::PerSecond,
-    "Times per second that an allocation reclaimed pages of this node before using another node. Only with vm.zone_reclaim_mode set.",
+    "Times per second that an allocation reclaimed pages of this node before using another node. Only with \
+     vm.zone_reclaim_mode set.",
     |node, s| rate(node.counts.node_reclaims, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));

@@ -15,7 +15,9 @@ pub const ALLOC_PCT_BY_NODE: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Nodes of the pages allocated for it in the interval, for its own memory or the page cache. Moved huge pages, and pages moved by mbind(2), count again at their new node; kernel memory and hugetlbfs do not count.",
+    help: "Nodes of the pages allocated for it in the interval, for its own memory or the page cache. Moved huge \
+           pages, and pages moved by mbind(2), count again at their new node; kernel memory and hugetlbfs do not \
+           count.",
     value: |task, _| by_node(&task.delta).map(over::values).map(Value::ByNode),
     over: Over::ByNode(|task, _| by_node(&task.delta)),
     traits: Traits::NONE.needs(&[Facility::NewPages]),
@@ -25,7 +27,8 @@ pub const CROSS_NODE_FAULTS: Metric<Task> = Metric::memory_rate(
     "cross_node_faults_per_s",
     "XFLT/s",
     7,
-    "Allocations of user pages from a node other than the one it ran on: page faults, and reads into the page cache. A large page counts once. Faults that find their page in memory do not count.",
+    "Allocations of user pages from a node other than the one it ran on: page faults, and reads into the page \
+     cache. A large page counts once. Faults that find their page in memory do not count.",
     |task, snapshot| snapshot.rate(task.delta[Counter::CrossAllocs]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::NewPages]).several(Several::Nodes).better(Better::Low));
@@ -47,7 +50,8 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_per_s",
     "PGMIG/s",
     7,
-    "Pages that were moved while it ran: by NUMA balancing at its hinting faults, at its request (move_pages, mbind), or to make room for large pages.",
+    "Pages that were moved while it ran: by NUMA balancing at its hinting faults, at its request (move_pages, \
+     mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes).better(Better::Low));
@@ -91,7 +95,8 @@ pub const ASKED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_asked_per_s",
     "PGASK/s",
     7,
-    "Part of pages_migrated_per_s: pages moved by move_pages, migrate_pages or mbind, of its own or of another process, or by a change of a cpuset's nodes.",
+    "Part of pages_migrated_per_s: pages moved by move_pages, migrate_pages or mbind, of its own or of another \
+     process, or by a change of a cpuset's nodes.",
     |task, snapshot| snapshot.rate(task.delta[Counter::AskedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
@@ -100,7 +105,8 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
     "pages_migrated_other_per_s",
     "PGOTH/s",
     7,
-    "Part of pages_migrated_per_s: pages moved for other reasons: compaction for large pages, demotion to slower memory, pinned, failing or removed memory.",
+    "Part of pages_migrated_per_s: pages moved for other reasons: compaction for large pages, demotion to slower \
+     memory, pinned, failing or removed memory.",
     |task, snapshot| {
         let delta = &task.delta;
         let known = delta[Counter::BalancedPages].saturating_add(delta[Counter::AskedPages]);

@@ -75,7 +75,8 @@ pub const MEM_BYTES_BY_NODE: Metric<Task> = metric::<Task>(
     ("MEM/NODE", 11),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
-    "Resident memory on each node. Shared memory counts for each process that maps it. Swapped pages do not count, hugetlbfs pages do. From the same pages as mem_pct_by_node, so the sum can differ from RSS.",
+    "Resident memory on each node. Shared memory counts for each process that maps it. Swapped pages do not count, \
+     hugetlbfs pages do. From the same pages as mem_pct_by_node, so the sum can differ from RSS.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, task.rss_bytes as f64)])),
         _ => {
@@ -139,7 +140,10 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     ("OWNPOL", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Share of its resident memory with an explicit memory policy, set by mbind(2), set_mempolicy(2), or for its shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without a BPF iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with 20 % of their memory on other nodes.",
+    "Share of its resident memory with an explicit memory policy, set by mbind(2), set_mempolicy(2), or for its \
+     shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without a BPF \
+     iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with 20 % of their memory on \
+     other nodes.",
     |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
 )
 .over(Over::Level)
@@ -164,7 +168,8 @@ pub const HUGETLB_BYTES: Metric<Task> = metric::<Task>(
     ("HUGETLB", 8),
     Group::Memory,
     (Unit::Bytes, Order::Descending),
-    "Memory in hugetlbfs pages, which RSS excludes, from /proc/PID/numa_maps. Read together with own_policy_pct, for the same processes.",
+    "Memory in hugetlbfs pages, which RSS excludes, from /proc/PID/numa_maps. Read together with own_policy_pct, \
+     for the same processes.",
     |task, snapshot| match (task.policies(), only_node(snapshot)) {
         (_, Some(_)) => Err(no("the machine has one node, so there are no other pools")),
         (None, None) if task.by_policy().is_some_and(|pages| pages.huge == 0) => Ok(Value::U64(0)),
@@ -186,12 +191,27 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("CPU time and memory by node are needed"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = means counted by the CPU. ~ means sampled (--access). time means sampled, by time at memory accesses. mem means estimated from CPU time and memory by node, as if all pages were used equally (remote_low_pct and remote_high_pct give the range). hint means from hinting faults. ? means unknown. With one node it is 0. Sorting weights it by CPU time; it is dim below 16 MiB of resident memory (--dim-below).";
-const SOURCE_HELP: &str = "Source of remote_pct. counted: RMA and LMA. sampled: by access, with --access. sampled_time: the same samples by time, which is higher, because remote accesses take longer. placement: CPU time and memory by node. hinting: hinting faults, if its memory could not be located; unreliable, see hint_remote_pct. one_node: the machine has one node.";
-const ERROR_HELP: &str = "Error of remote_pct, in percentage points: the distance to the farther of remote_low_pct and remote_high_pct. 0 if counted; with 95 % confidence if sampled.";
-const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time, samples without an address count as local. With placement, its hottest pages (1 %, at least 1 MiB) are assumed to be as local as possible.";
-const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time, samples without an address count as remote. With placement, its hottest pages (1 %, at least 1 MiB) are assumed to be as remote as possible.";
-const BEST_HELP: &str = "The lowest remote_pct that placement could reach on an otherwise idle machine: 0 if one node has enough CPUs and memory. Assumes that all pages are used equally.";
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = means counted by the CPU. ~ \
+                        means sampled (--access). time means sampled, by time at memory accesses. mem means \
+                        estimated from CPU time and memory by node, as if all pages were used equally \
+                        (remote_low_pct and remote_high_pct give the range). hint means from hinting faults. ? \
+                        means unknown. With one node it is 0. Sorting weights it by CPU time; it is dim below 16 \
+                        MiB of resident memory (--dim-below).";
+const SOURCE_HELP: &str = "Source of remote_pct. counted: RMA and LMA. sampled: by access, with --access. \
+                           sampled_time: the same samples by time, which is higher, because remote accesses take \
+                           longer. placement: CPU time and memory by node. hinting: hinting faults, if its memory \
+                           could not be located; unreliable, see hint_remote_pct. one_node: the machine has one \
+                           node.";
+const ERROR_HELP: &str = "Error of remote_pct, in percentage points: the distance to the farther of remote_low_pct \
+                          and remote_high_pct. 0 if counted; with 95 % confidence if sampled.";
+const LOW_HELP: &str = "Lower bound of the share of remote accesses. With sampled_time, samples without an address \
+                        count as local. With placement, its hottest pages (1 %, at least 1 MiB) are assumed to be \
+                        as local as possible.";
+const HIGH_HELP: &str = "Upper bound of the share of remote accesses. With sampled_time, samples without an \
+                         address count as remote. With placement, its hottest pages (1 %, at least 1 MiB) are \
+                         assumed to be as remote as possible.";
+const BEST_HELP: &str = "The lowest remote_pct that placement could reach on an otherwise idle machine: 0 if one \
+                         node has enough CPUs and memory. Assumes that all pages are used equally.";
 
 macro_rules! remote_metrics {
     ($row:ty, $known:path, $quotient:path, $remote:expr, $run_ns:expr, $rss_bytes:expr, $pct:ident, $source:ident, $error:ident, $low:ident, $high:ident, $best:ident) => {

@@ -19,7 +19,8 @@ pub const HOST_CPU_SOME: HostMetric = HostMetric {
 pub const HOST_MEMORY_SOME: HostMetric = HostMetric {
     id: "pressure_memory_some_pct",
     title: "MEM SOME%",
-    help: "Share of the interval in which some task waited for memory: for reclaim, swap, or pages that were dropped shortly before (/proc/pressure/memory).",
+    help: "Share of the interval in which some task waited for memory: for reclaim, swap, or pages that were \
+           dropped shortly before (/proc/pressure/memory).",
     value: |snapshot| of_host(snapshot, |pressure| pressure.memory_some_us),
     share_of_time: Some(Better::Low),
     needs: &[Facility::HostState],
@@ -46,7 +47,8 @@ pub const MEMORY_SOME: Metric<Container> = of_containers(
     "pressure_memory_some_pct",
     "MEMSOME%",
     Group::Memory,
-    "Share of time in which some of its tasks waited for memory, due to its own limit or the machine's. Between the last two readings of memory.pressure.",
+    "Share of time in which some of its tasks waited for memory, due to its own limit or the machine's. Between \
+     the last two readings of memory.pressure.",
     |row, _| of_container(row, |pressure| pressure.memory_some_us),
 );
 

@@ -248,7 +248,8 @@ pub const RUNQ_WAIT_PCT: Metric<Task> = Metric {
     group: Running,
     unit: Unit::Percent,
     order: Descending,
-    help: "Time in which it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). A wait counts when it ends.",
+    help: "Time in which it was runnable but waited for a CPU, as a share of the interval (sched_info.run_delay). \
+           A wait counts when it ends.",
     value: |task, snapshot| snapshot.share(task.delta[Counter::RunDelayNs]).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.stands(Stands::Harm(|pct| pct >= 20.0)).better(Better::Low),

@@ -61,21 +61,24 @@ pub const DEMOTED: Metric<Node> = rate(
 pub const CANDIDATES: Metric<Node> = rate(
     "promote_candidates_per_s",
     "CAND/s",
-    "Pages on slower tiers found in use: candidates for promotion to this node, before the rate limit applies (pgpromote_candidate).",
+    "Pages on slower tiers found in use: candidates for promotion to this node, before the rate limit applies \
+     (pgpromote_candidate).",
     |node, snapshot| pages(node, snapshot, |pages| pages.candidates),
 );
 
 pub const CONTAINER_PROMOTED: Metric<Container> = of_container(
     PROMOTED.id,
     PROMOTED.title,
-    "Pages that NUMA balancing promoted to a faster tier, in this cgroup and those below it, between the last two readings of memory.stat.",
+    "Pages that NUMA balancing promoted to a faster tier, in this cgroup and those below it, between the last two \
+     readings of memory.stat.",
     promoted,
 );
 
 pub const CONTAINER_DEMOTED: Metric<Container> = of_container(
     DEMOTED.id,
     DEMOTED.title,
-    "Pages that reclaim demoted to a slower tier, in this cgroup and those below it, between the last two readings of memory.stat.",
+    "Pages that reclaim demoted to a slower tier, in this cgroup and those below it, between the last two readings \
+     of memory.stat.",
     demoted,
 );
 

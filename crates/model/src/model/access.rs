@@ -339,7 +339,8 @@ impl MemoryUse {
         if self.with_address * 2 < memory {
             let (gone, nowhere) = (self.gone, self.nowhere);
             return no(format!(
-                "less than half of its memory samples have an address: {gone} addresses were overwritten, {nowhere} samples follow a jump"
+                "less than half of its memory samples have an address: {gone} addresses were overwritten, \
+                 {nowhere} samples follow a jump"
             ));
         }
         Ok(())

@@ -319,13 +319,16 @@ fn hidden_nodes(topology: &Topology) -> Option<String> {
     }
     let cause = match topology.numa {
         NumaSupport::On => {
-            "the firmware (or the hypervisor, on a virtual machine) hides NUMA: every access counts as local, even across sockets. To see the nodes, switch 'node interleaving' off, or 'NUMA' on, in the firmware setup"
+            "the firmware (or the hypervisor, on a virtual machine) hides NUMA: every access counts as local, even \
+             across sockets. To see the nodes, switch 'node interleaving' off, or 'NUMA' on, in the firmware setup"
         }
         NumaSupport::SwitchedOff => {
-            "numa=off on the kernel command line hides NUMA: every access counts as local, even across sockets. To see the nodes, remove numa=off and reboot"
+            "numa=off on the kernel command line hides NUMA: every access counts as local, even across sockets. To \
+             see the nodes, remove numa=off and reboot"
         }
         NumaSupport::NotBuilt => {
-            "this kernel has no NUMA support: every access counts as local, even across sockets. To see the nodes, boot a kernel built with CONFIG_NUMA"
+            "this kernel has no NUMA support: every access counts as local, even across sockets. To see the nodes, \
+             boot a kernel built with CONFIG_NUMA"
         }
     };
     let plural = if nodes == 1 { "" } else { "s" };
@@ -354,7 +357,8 @@ fn unknown_caches(topology: &Topology) -> Option<String> {
     guessed.sort_unstable();
     (!guessed.is_empty()).then(|| {
         format!(
-            "sysfs describes no shared cache for CPUs {}. numatop-ng assumes that CPUs of one socket and node share their last-level cache, so the llc numbers are a guess",
+            "sysfs describes no shared cache for CPUs {}. numatop-ng assumes that CPUs of one socket and node \
+             share their last-level cache, so the llc numbers are a guess",
             format_cpulist(guessed)
         )
     })

@@ -374,7 +374,7 @@ const NEAR: u64 = 256 << 10;
 
 impl Reader {
     /// The last sample at or before `wall_ns`; the first of all if none is earlier. `None` without samples.
-    /// If the clock was set back, it is one of those that match.
+    /// If the clock was set back, several match, and this is any one of them.
     ///
     /// # Errors
     /// The file cannot be read.

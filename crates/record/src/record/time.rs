@@ -15,7 +15,8 @@ pub enum TimeError {
     NotATime(String),
     /// A time of its last day, and no calendar has that day.
     #[error(
-        "the last sample's clock is {last_ns} ns since 1970, so the day of '{text}' is unknown; use -10m (before the end), +1h (after the start), or a time with its date"
+        "the last sample's clock is {last_ns} ns since 1970, so the day of '{text}' is unknown; use -10m (before \
+         the end), +1h (after the start), or a time with its date"
     )]
     NoLastDay { text: String, last_ns: i64 },
 }

@@ -319,7 +319,8 @@ impl fmt::Display for Flaw {
             What::Foreign => write!(f, "part of another recording: bytes {start} to {end}"),
             What::Behind { recording: true } => write!(
                 f,
-                "after the end of the recording: bytes {start} to {end}, which begin like another recording; to extract them: tail -c +{}",
+                "after the end of the recording: bytes {start} to {end}, which begin like another recording; to \
+                 extract them: tail -c +{}",
                 start + 1
             ),
             What::Behind { recording: false } => {

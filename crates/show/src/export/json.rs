@@ -70,7 +70,7 @@ struct RowTables {
     containers: Table<Container>,
 }
 
-/// Objects of which there are few.
+/// Objects that occur once or a few times per line.
 struct FactTables {
     host: Facts,
     matrix: Facts,

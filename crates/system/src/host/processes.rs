@@ -63,7 +63,8 @@ pub fn gone(id: u32) -> String {
     static ELSEWHERE: OnceLock<bool> = OnceLock::new();
     match *ELSEWHERE.get_or_init(|| led().is_none() && is_elsewhere()) {
         true => format!(
-            "process {id} has a different id in this /proc, which belongs to another pid namespace: give the host's files with --host-root"
+            "process {id} has a different id in this /proc, which belongs to another pid namespace: give the \
+             host's files with --host-root"
         ),
         false => format!("process {id} has ended"),
     }

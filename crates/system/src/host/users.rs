@@ -240,7 +240,8 @@ mod tests {
     fn each_user_is_asked_about_once() {
         let script = Script::new(
             "once",
-            "echo \"$*\" >>\"${0%/*}/calls\"; echo 'evil:x:0:0::/:'; echo ' :x:7:7::/:'; echo 'ada:*:61234:100:Ada:/home/ada:/bin/sh'; exit 2",
+            "echo \"$*\" >>\"${0%/*}/calls\"; echo 'evil:x:0:0::/:'; echo ' :x:7:7::/:'; echo \
+             'ada:*:61234:100:Ada:/home/ada:/bin/sh'; exit 2",
         );
         let mut getent = Getent::of(script.0.clone());
         for uid in [61234, 7, 61234] {

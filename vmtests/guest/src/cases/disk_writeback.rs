@@ -1,4 +1,4 @@
-//! Bytes that the kernel writes back for cgroups, and those that a process syncs itself.
+//! Bytes written back by the kernel for cgroups, and bytes synced by a process.
 
 use std::fs::{self, File};
 use std::io::Write;

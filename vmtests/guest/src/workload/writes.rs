@@ -10,7 +10,7 @@ use super::{say, wait_for_end, wait_for_go, wait_for_line};
 const BLOCK: usize = 64 << 10;
 
 /// Files of `blocks` and of `synced` blocks, whose names begin with `file`. Reports each, waits for a line before each, and
-/// stays until its input ends. The files are new: one that is cut and written again is flushed as it is closed.
+/// stays until its input ends. The files are new, because closing a truncated and rewritten file flushes it.
 pub fn run(file: &str, blocks: u64, synced: u64) -> Result<Value, String> {
     wait_for_go(&json!({"pid": std::process::id()}));
     write(&format!("{file}.cached"), blocks)?;

@@ -19,7 +19,8 @@ const EVIDENCE: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-off",
     title: "NUMA balancing is off",
-    about: "NUMA balancing is off, but three processes, or 10 % of the busy time, could run nearer to their memory (spread-over-nodes, memory-on-other-node).",
+    about: "NUMA balancing is off, but three processes, or 10 % of the busy time, could run nearer to their memory \
+            (spread-over-nodes, memory-on-other-node).",
     not_when: &[
         ("bound", "the processes are bound: NUMA balancing would not move them"),
         ("tiering", "a node has no CPUs: the same switch controls memory tiers"),
@@ -132,10 +133,12 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 300.0,
         }],
-        risk: "This affects the whole machine, and has slowed down databases by 20 %. Switch NUMA balancing off again if balancing_pct exceeds 5."
+        risk: "This affects the whole machine, and has slowed down databases by 20 %. Switch NUMA balancing off \
+               again if balancing_pct exceeds 5."
             .into(),
         or_else: vec![format!(
-            "If NUMA balancing was turned off for a program that runs here, pin the listed processes instead. remote_pct of the first is {}.",
+            "If NUMA balancing was turned off for a program that runs here, pin the listed processes instead. \
+             remote_pct of the first is {}.",
             pct(remote)
         )],
         ..Advice::default()

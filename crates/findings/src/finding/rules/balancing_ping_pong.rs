@@ -188,10 +188,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         stop: Vec::new(),
-        risk: "This affects the whole machine: other processes lose the benefit of NUMA balancing. Check their remote_pct afterwards."
+        risk: "This affects the whole machine: other processes lose the benefit of NUMA balancing. Check their \
+               remote_pct afterwards."
             .into(),
         or_else: vec![
-            "If the program has phases that use its memory from different nodes, pages_migrated_balancing_per_s is near 0 between the phases."
+            "If the program has phases that use its memory from different nodes, pages_migrated_balancing_per_s is \
+             near 0 between the phases."
                 .to_owned(),
         ],
     }

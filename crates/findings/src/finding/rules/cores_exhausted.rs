@@ -21,7 +21,9 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All hardware threads are busy",
-    about: "Nine of ten cores have all hardware threads busy. It is a warning only if counters show little gain from the second thread, and quotas exceed the capacity of the cores by 10 %. Where nodes are hidden, one socket is enough.",
+    about: "Nine of ten cores have all hardware threads busy. It is a warning only if counters show little gain \
+            from the second thread, and quotas exceed the capacity of the cores by 10 %. Where nodes are hidden, \
+            one socket is enough.",
     not_when: &[
         ("no-smt", "cores have one thread each"),
         (
@@ -250,8 +252,11 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             other.title(),
             pct(load)
         ),
-        None => "Placement does not help here: run fewer services, or add machines. runq_wait_pct shows how long tasks wait for CPUs."
-            .to_owned(),
+        None => {
+            "Placement does not help here: run fewer services, or add machines. runq_wait_pct shows how long \
+                 tasks wait for CPUs."
+                .to_owned()
+        }
     };
     let whose = match part {
         Part::Whole => String::new(),

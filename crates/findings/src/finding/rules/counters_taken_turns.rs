@@ -63,7 +63,8 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(running)
         )),
         or_else: vec![format!(
-            "If this is a guest, or a core with both threads on, the CPU has fewer counters than usual: request fewer --events. The share is {} now.",
+            "If this is a guest, or a core with both threads on, the CPU has fewer counters than usual: request \
+             fewer --events. The share is {} now.",
             pct(running)
         )],
         ..Advice::default()

@@ -12,7 +12,8 @@ use crate::text::{clean_str, plural};
 pub(super) static RULE: Rule = Rule {
     id: "device-node-unknown",
     title: "The firmware hides the node of a device",
-    about: "The firmware does not give the node of a GPU, an NVMe disk or a network card. Rules about the place of devices do not run.",
+    about: "The firmware does not give the node of a GPU, an NVMe disk or a network card. Rules about the place of \
+            devices do not run.",
     not_when: &[
         ("one-node", "the machine has one node"),
         ("vm", "the machine is virtual: hypervisors often hide the node of a device"),

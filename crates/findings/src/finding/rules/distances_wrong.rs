@@ -14,7 +14,8 @@ const LOCAL: u32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "distances-wrong",
     title: "The firmware's distances are wrong",
-    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of calibrate by a factor of 1.5 or more.",
+    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of \
+            calibrate by a factor of 1.5 or more.",
     not_when: &[
         ("vm", "the machine is virtual: hypervisors invent distances"),
         (
@@ -146,11 +147,13 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 number(ratio),
                 number(says / 10.0)
             ),
-            "If the machine was busy during calibration, the latencies are wrong: numatop-ng calibrate --show prints their spread. Gains are computed from measured latencies.",
+            "If the machine was busy during calibration, the latencies are wrong: numatop-ng calibrate --show \
+             prints their spread. Gains are computed from measured latencies.",
         ),
         Some(Why::Words(why)) => (
             why.to_owned(),
-            "If the distances are unusual but right, a firmware update does not change them. Gains of placement are computed from SLIT; numatop-ng calibrate measures real distances.",
+            "If the distances are unusual but right, a firmware update does not change them. Gains of placement \
+             are computed from SLIT; numatop-ng calibrate measures real distances.",
         ),
         None => return Advice::default(),
     };

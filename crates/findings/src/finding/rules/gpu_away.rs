@@ -14,7 +14,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "gpu-away",
     title: "Its GPU is on another node",
-    about: "A process holds a GPU or another accelerator of one node, and 80 % of its time or half of its memory is on other nodes. The cost is not measured.",
+    about: "A process holds a GPU or another accelerator of one node, and 80 % of its time or half of its memory \
+            is on other nodes. The cost is not measured.",
     not_when: &[
         ("several", "its accelerators are on several nodes"),
         ("nodeless", "the firmware does not give the node of one of its accelerators"),
@@ -150,7 +151,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Away::Memory(..) => super::remote_falls(of.subject(), view.remote_pct(of).ok(), 20.0),
         },
         or_else: vec![
-            "If the process holds the accelerator without using it, the node does not matter: some programs open every device they find.".into(),
+            "If the process holds the accelerator without using it, the node does not matter: some programs open \
+             every device they find.".into(),
         ],
         ..moved
     }

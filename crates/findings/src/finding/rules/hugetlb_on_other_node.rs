@@ -17,7 +17,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "hugetlb-on-other-node",
     title: "Huge pages of another node's pool",
-    about: "The hugetlb pool of the node where a process runs is used up, and 20 % of its memory comes from pools of other nodes. It is a warning if the gain is large enough.",
+    about: "The hugetlb pool of the node where a process runs is used up, and 20 % of its memory comes from pools \
+            of other nodes. It is a warning if the gain is large enough.",
     not_when: &[
         ("thp", "the process has no huge pages, or only transparent ones"),
         ("policy", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
@@ -225,10 +226,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
-            "This affects the whole machine: node {home} moves pages away to form huge ones. It can get fewer than requested: read the number back."
+            "This affects the whole machine: node {home} moves pages away to form huge ones. It can get fewer than \
+             requested: read the number back."
         ),
         or_else: vec![format!(
-            "If the program starts before the pools are filled, free_hugepages of node {home} is above 0 soon after its start (now 0): start the program later."
+            "If the program starts before the pools are filled, free_hugepages of node {home} is above 0 soon \
+             after its start (now 0): start the program later."
         )],
     }
 }

@@ -19,7 +19,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
     title: "It waits while another node is idle",
-    about: "A process without binding waits for CPUs of a busy node, at least 25 % of a CPU, while another node is half idle. It is a warning if the process fits on the idle node.",
+    about: "A process without binding waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
+            half idle. It is a warning if the process fits on the idle node.",
     not_when: &[
         (
             "bound",
@@ -197,7 +198,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: iter::once(
-            "The scheduler can keep the process there: on wakeup it does not balance across distances above 30. If its threads have their own affinity, cpus_allowed shows it."
+            "The scheduler can keep the process there: on wakeup it does not balance across distances above 30. If \
+             its threads have their own affinity, cpus_allowed shows it."
                 .to_owned(),
         )
         .chain(view.or_else_scheduler())

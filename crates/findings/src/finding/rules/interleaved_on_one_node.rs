@@ -149,7 +149,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("Only one memory controller then serves the process. {RISK_OF_MOVE}"),
         or_else: vec![format!(
-            "If the process needs the bandwidth of several memory controllers, or will grow, interleaving is right: {} of its memory is on other nodes.",
+            "If the process needs the bandwidth of several memory controllers, or will grow, interleaving is \
+             right: {} of its memory is on other nodes.",
             pct(away)
         )],
     }

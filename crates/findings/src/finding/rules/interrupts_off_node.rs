@@ -208,13 +208,15 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             String::new()
         } else {
             format!(
-                "This affects the whole machine: node {home} then handles the interrupts. Managed interrupts (NVMe, some network cards) refuse the write."
+                "This affects the whole machine: node {home} then handles the interrupts. Managed interrupts \
+                 (NVMe, some network cards) refuse the write."
             )
         },
         commands,
         undo,
         or_else: vec![format!(
-            "CPUs of node {home} can be busy (see its cpu_pct), or the program that uses the device runs on {}; interrupts take {} of the time there.",
+            "CPUs of node {home} can be busy (see its cpu_pct), or the program that uses the device runs on {}; \
+             interrupts take {} of the time there.",
             from,
             pct(*irq)
         )],

@@ -195,7 +195,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 }
             };
             let words = format!(
-                "save /proc/irq/*/smp_affinity_list, stop irqbalance or ban the CPUs of node {node} in it, and write CPUs of node {other} into smp_affinity_list of {which}"
+                "save /proc/irq/*/smp_affinity_list, stop irqbalance or ban the CPUs of node {node} in it, and \
+                 write CPUs of node {other} into smp_affinity_list of {which}"
             );
             (vec![Command::words(When::Now, Scope::Host, words)], Vec::new())
         }
@@ -230,10 +231,12 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             below: true,
             within_s: 30.0,
         }],
-        risk: "This affects the whole machine: the packets of the device are then handled far from it. Some interrupts cannot be moved."
+        risk: "This affects the whole machine: the packets of the device are then handled far from it. Some \
+               interrupts cannot be moved."
             .into(),
         or_else: vec![format!(
-            "If the process itself uses the device, its packets arrive where it runs. If there is a flood or a broken driver, irq_pct of node {node} was lower before."
+            "If the process itself uses the device, its packets arrive where it runs. If there is a flood or a \
+             broken driver, irq_pct of node {node} was lower before."
         )],
         ..Advice::default()
     }

@@ -19,7 +19,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process takes 80 % of its node or more, the node is full, and other nodes have room. It is a warning if this process displaced memory of other processes to other nodes.",
+    about: "A process takes 80 % of its node or more, the node is full, and other nodes have room. It is a warning \
+            if this process displaced memory of other processes to other nodes.",
     not_when: &[
         ("interleave", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
         ("limit", "the process is at the memory limit of its container, so it does not grow"),
@@ -238,7 +239,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             comm(first.task.raw.comm)
         );
     }
-    let start = "start the program with numactl --interleave=all: it does not fit on one node; or divide it into one part for each node";
+    let start = "start the program with numactl --interleave=all: it does not fit on one node; or divide it into \
+                 one part for each node";
     let mut commands = vec![Command::words(When::NextStart, Scope::Process, start.to_owned())];
     if let Some(option) = option_of(&name) {
         commands.push(Command::words(When::NextStart, Scope::Process, option.to_owned()));
@@ -264,7 +266,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, wrong for one that does. Nothing is moved now: new pages would fill the node again."
+        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, \
+               wrong for one that does. Nothing is moved now: new pages would fill the node again."
             .to_owned(),
         or_else: vec![
             "If the process has stopped growing, and little of its memory is on other nodes, remote_pct is near 0.".to_owned(),

@@ -28,7 +28,9 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "lopsided-nodes",
     title: "A node is full, another one is idle",
-    about: "A node is full and tasks wait for its CPUs while another node is idle. Several processes or containers are bound to the full node, and one of them fits on the other. Where nodes are hidden, sockets are compared.",
+    about: "A node is full and tasks wait for its CPUs while another node is idle. Several processes or containers \
+            are bound to the full node, and one of them fits on the other. Where nodes are hidden, sockets are \
+            compared.",
     not_when: &[
         ("isolated", "the CPUs of the other node are isolated"),
         ("reserved", "half of the other node's CPUs belong to a cpuset that has no CPU of the full node"),
@@ -299,7 +301,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 format!("{} then has less room for other programs. {RISK_OF_MOVE}", other.title())
             }
             Region::Socket(_) => format!(
-                "{} then has less room for other programs. The memory stays: accesses can cross sockets, but are not visible as remote on this machine.",
+                "{} then has less room for other programs. The memory stays: accesses can cross sockets, but are \
+                 not visible as remote on this machine.",
                 other.title()
             ),
         },

@@ -15,7 +15,9 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-one-node",
     title: "Runs on nodes without its memory",
-    about: "A process or group does a quarter of its work or more on nodes without its memory. It fits on no smaller set of nodes. One thread touched the memory first, and the kernel allocated it on that thread's node.",
+    about: "A process or group does a quarter of its work or more on nodes without its memory. It fits on no \
+            smaller set of nodes. One thread touched the memory first, and the kernel allocated it on that \
+            thread's node.",
     not_when: &[
         ("fits", "the process fits on fewer nodes: spread-over-nodes reports this"),
         ("interleave", "its policy interleaves memory or names nodes"),

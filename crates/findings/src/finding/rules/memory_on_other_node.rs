@@ -16,7 +16,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "An unbound process or group runs on one node and has memory on others. It is a warning if the kernel placed that memory. If NUMA balancing is on, the rule needs memory that is in use.",
+    about: "An unbound process or group runs on one node and has memory on others. It is a warning if the kernel \
+            placed that memory. If NUMA balancing is on, the rule needs memory that is in use.",
     not_when: &[
         ("balancing-repairs", "its placement is already changing, by NUMA balancing or by hand"),
         ("cold", "nothing uses its memory on the other nodes"),
@@ -167,7 +168,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
 }
 
 /// Other readings of its numbers.
-const AWAY: &str = "Perhaps nothing uses that memory. If the scheduler moved the process here because the other node was full, cpu_pct of that node is 85 or more.";
+const AWAY: &str = "Perhaps nothing uses that memory. If the scheduler moved the process here because the other \
+                    node was full, cpu_pct of that node is 85 or more.";
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (Some(task), Ok(placed)) = (of.task(), guards::placed(view, of)) else { return Advice::default() };

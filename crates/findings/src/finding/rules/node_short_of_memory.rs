@@ -27,7 +27,8 @@ pub(super) const WATERMARK: Limit = Limit::until(
     "watermark",
     3.0,
     5.0,
-    "[S8]: at the low watermark, memory comes from another node; measured: kswapd keeps a swapping node 0 to 3 % above the watermark",
+    "[S8]: at the low watermark, memory comes from another node; measured: kswapd keeps a swapping node 0 to 3 % \
+     above the watermark",
 );
 
 /// Pages that kswapd frees in a second, from which on it works for more than a moment.
@@ -46,7 +47,8 @@ pub(super) static RULE: Rule = Rule {
         ("memory-only", "the node has no CPUs: rarely used pages go there until it is full"),
         (
             "streaming",
-            "only page cache is reclaimed on the node: 5 % of the node or more is page cache, nothing is swapped, and no task waits",
+            "only page cache is reclaimed on the node: 5 % of the node or more is page cache, nothing is swapped, \
+             and no task waits",
         ),
     ],
     of: &[SubjectKind::Node],
@@ -259,7 +261,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         moved.into_iter().map(|[go, back]| (go, back)).unzip();
     Advice {
         sentence: sentence(text),
-        risk: if commands.is_empty() { String::new() } else { "The moved memory becomes remote for tasks that stay on the node.".into() },
+        risk: if commands.is_empty() { String::new() } else { "The moved memory becomes remote for tasks that stay \
+                                                               on the node.".into() },
         commands,
         undo,
         check: vec![
@@ -273,7 +276,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             },
         ],
         or_else: vec![
-            "A memory limit (mem_limit_bytes of containers), or huge pages: the kernel allocates them on the local node first, and kcompactd is then busy."
+            "A memory limit (mem_limit_bytes of containers), or huge pages: the kernel allocates them on the local \
+             node first, and kcompactd is then busy."
                 .to_owned(),
         ],
         ..Advice::default()

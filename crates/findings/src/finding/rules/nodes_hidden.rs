@@ -75,13 +75,15 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let nodes = seen.facts.nodes;
     Advice {
         sentence: sentence(format!(
-            "This machine has {} sockets but shows {nodes} node{}: {by}. Accesses to another socket are slow, but count as local.",
+            "This machine has {} sockets but shows {nodes} node{}: {by}. Accesses to another socket are slow, but \
+             count as local.",
             topology.sockets,
             if nodes == 1 { "" } else { "s" }
         )),
         commands: vec![Command::words(When::ForGood, Scope::Host, words)],
         or_else: vec![format!(
-            "One memory controller can serve all {} sockets, as on boards with a front-side bus; or a hypervisor hides the nodes.",
+            "One memory controller can serve all {} sockets, as on boards with a front-side bus; or a hypervisor \
+             hides the nodes.",
             topology.sockets
         )],
         ..Advice::default()

@@ -51,7 +51,9 @@ const BIGGER: f64 = 4.0;
 pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
     title: "A neighbour slows the process down",
-    about: "A process needs twice the cycles per instruction of processes with the same name on other nodes, and its node is far busier. It is a warning only if the node makes many counted memory accesses. Where nodes are hidden, sockets are compared.",
+    about: "A process needs twice the cycles per instruction of processes with the same name on other nodes, and \
+            its node is far busier. It is a warning only if the node makes many counted memory accesses. Where \
+            nodes are hidden, sockets are compared.",
     not_when: &[
         ("different-work", "a process with the same name on the same node also needs only half the cycles"),
         ("phases", "instructions per CPU second of the process or of its twins change by a quarter"),
@@ -341,7 +343,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let used = view.cpus(of);
     let mut or_else = vec![format!(
-        "If the other process does different work, compare their requests per second. It needs {} cycles per instruction, this one {}.",
+        "If the other process does different work, compare their requests per second. It needs {} cycles per \
+         instruction, this one {}.",
         number(middle),
         number(cpi)
     )];

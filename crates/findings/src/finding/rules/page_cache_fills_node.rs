@@ -173,7 +173,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         }
         None => {
             let words = line("echo 1 > /proc/sys/vm/drop_caches");
-            let risk = "This affects the whole machine: every file is read again, and disks are busy for minutes. Do not run it at peak time.";
+            let risk = "This affects the whole machine: every file is read again, and disks are busy for minutes. \
+                        Do not run it at peak time.";
             let drop = Command::new(When::Now, Scope::Host, words, "drops the page cache of all nodes");
             (drop, risk.to_owned())
         }
@@ -214,7 +215,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk,
         or_else: vec![format!(
-            "If the page cache is the working set of the process, major_faults_per_s rises, and the process needs a larger node. It has {} a second.",
+            "If the page cache is the working set of the process, major_faults_per_s rises, and the process needs \
+             a larger node. It has {} a second.",
             view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
                 .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
         )],

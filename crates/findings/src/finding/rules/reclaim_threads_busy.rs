@@ -96,7 +96,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     Advice {
         sentence: sentence(format!("{name} takes {} of a CPU: {why}", pct(busy))),
         or_else: vec![
-            "If a program streams files, this is normal: major_faults_per_s and memory pressure are near 0. If a program grows, mem_anon_bytes of the node grows."
+            "If a program streams files, this is normal: major_faults_per_s and memory pressure are near 0. If a \
+             program grows, mem_anon_bytes of the node grows."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -21,11 +21,13 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "remote-after-pin",
     title: "Memory on other nodes after pinning",
-    about: "A process, group or container is limited to some nodes and has 10 % of its memory on others, although its nodes have room.",
+    about: "A process, group or container is limited to some nodes and has 10 % of its memory on others, although \
+            its nodes have room.",
     not_when: &[
         (
             "cold",
-            "that memory is hardly used: accesses are local, or NUMA balancing scans find no use (only a note until most of it has been scanned)",
+            "that memory is hardly used: accesses are local, or NUMA balancing scans find no use (only a note \
+             until most of it has been scanned)",
         ),
         ("interleave", "its policy interleaves memory, or names a node outside its allowed CPUs"),
         ("still-going-out", "new memory is also allocated on other nodes"),
@@ -222,7 +224,8 @@ pub(super) fn gain_beside(
 }
 
 /// The effects of moving memory that are not wanted.
-pub(super) const RISK_OF_MOVE: &str = "Each page is unavailable while it is copied. Shared memory also moves for the other processes that use it.";
+pub(super) const RISK_OF_MOVE: &str = "Each page is unavailable while it is copied. Shared memory also moves for \
+                                       the other processes that use it.";
 
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     if let SubjectRef::Container(row) = of {

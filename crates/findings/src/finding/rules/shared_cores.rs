@@ -20,7 +20,8 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores, and both containers slow each other down. It is a warning if cores outside all cpusets are idle.",
+    about: "The cpusets of two containers name the same cores, and both containers slow each other down. It is a \
+            warning if cores outside all cpusets are idle.",
     not_when: &[
         (
             "pool",
@@ -258,7 +259,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let to = if siblings { 20.0 } else { value / 4.0 };
     Advice {
         sentence: sentence(format!(
-            "{} and {} are pinned to the same cores: {met} CPUs of the first container share cores with the second. {free} idle cores are in no cpuset.",
+            "{} and {} are pinned to the same cores: {met} CPUs of the first container share cores with the \
+             second. {free} idle cores are in no cpuset.",
             label(busier),
             label(mover)
         )),
@@ -277,7 +279,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: vec![format!(
-            "If one of the containers has a low priority (cpu.weight, nice), the other loses little: runq_wait_pct of {} would be near 0.",
+            "If one of the containers has a low priority (cpu.weight, nice), the other loses little: runq_wait_pct \
+             of {} would be near 0.",
             label(other)
         )],
     }

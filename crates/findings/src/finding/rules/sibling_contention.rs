@@ -23,7 +23,8 @@ const STATE_PCT: f64 = 5.0;
 pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
     title: "Threads share cores despite idle cores",
-    about: "A process or container shares its cores with busy SMT siblings for half of its time while whole cores of its nodes are idle. It is a warning if counters show the cost, or its affinity has too few cores.",
+    about: "A process or container shares its cores with busy SMT siblings for half of its time while whole cores \
+            of its nodes are idle. It is a warning if counters show the cost, or its affinity has too few cores.",
     not_when: &[
         ("no-idle-core", "too few whole cores are idle among its allowed CPUs, or outside all cpusets"),
         ("fast", "busy siblings do not slow it: IPC stays at 90 % or more"),
@@ -261,17 +262,20 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: if commands.is_empty() {
             String::new()
         } else {
-            "Fewer cores are idle for other programs, and clock rates fall when more cores are awake.".to_owned()
+            "Fewer cores are idle for other programs, and clock rates fall when more cores are awake."
+                .to_owned()
         },
         commands,
         undo: undo.into_iter().collect(),
         or_else: vec![match speeds {
             Some((beside, alone)) => format!(
-                "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near ipc_smt_idle. They are {} and {}.",
+                "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near ipc_smt_idle. \
+                 They are {} and {}.",
                 number(beside),
                 number(alone)
             ),
-            None => "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near ipc_smt_idle; neither is known here."
+            None => "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near \
+                     ipc_smt_idle; neither is known here."
                 .to_owned(),
         }],
     }

@@ -114,7 +114,9 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(busy)
         )),
         or_else: vec![
-            "With a cooling problem or a power limit, core_throttle_count in thermal_throttle of its CPUs rises. With a different governor, scaling_governor in cpufreq of its CPUs differs from the other node's. Vector instructions of several processes also lower the clock."
+            "With a cooling problem or a power limit, core_throttle_count in thermal_throttle of its CPUs rises. \
+             With a different governor, scaling_governor in cpufreq of its CPUs differs from the other node's. \
+             Vector instructions of several processes also lower the clock."
                 .to_owned(),
         ],
         ..Advice::default()

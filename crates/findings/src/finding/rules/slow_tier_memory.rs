@@ -18,7 +18,8 @@ const PAGE_BYTES: f64 = 4096.0;
 pub(super) static RULE: Rule = Rule {
     id: "slow-tier-memory",
     title: "Memory in use on a node without CPUs",
-    about: "10 % of a process's memory is on nodes without CPUs (CXL, persistent memory) and in use, although the nodes where it runs have room.",
+    about: "10 % of a process's memory is on nodes without CPUs (CXL, persistent memory) and in use, although the \
+            nodes where it runs have room.",
     not_when: &[
         (
             "unused",

@@ -203,7 +203,8 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         runs: format!("{} runs", view.identity(of).label),
         placed: &placed,
         remote: CONTAINER_REMOTE_PCT.id,
-        or_else: "If its processes use only memory of their own node, node_migrations_per_s is low, and hint_remote_pct of each is near 0.",
+        or_else: "If its processes use only memory of their own node, node_migrations_per_s is low, and \
+                  hint_remote_pct of each is near 0.",
     };
     spread_over_nodes::advise_fewer(view, of, seen, &subject, commands, undo)
 }

@@ -17,13 +17,15 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, would fit on fewer",
-    about: "An unbound process or group is spread over several nodes, and fits on fewer. It is a warning if the kernel placed its memory. Containers count as a whole.",
+    about: "An unbound process or group is spread over several nodes, and fits on fewer. It is a warning if the \
+            kernel placed its memory. Containers count as a whole.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
         (
             "needs-all",
-            "its load or memory fits on no smaller set of nodes; or, for a container with a cpuset, fewer nodes have too few cores outside other cpusets",
+            "its load or memory fits on no smaller set of nodes; or, for a container with a cpuset, fewer nodes \
+             have too few cores outside other cpusets",
         ),
         ("bound", "its affinity or cpuset excludes some nodes"),
         ("converging", "its placement is changing"),

@@ -141,7 +141,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         or_else: vec![format!(
-            "If some tasks are not allowed to use the free memory of node {roomy}, their mems_allowed or mempolicy shows it.{setting}"
+            "If some tasks are not allowed to use the free memory of node {roomy}, their mems_allowed or mempolicy \
+             shows it.{setting}"
         )],
         ..Advice::default()
     }

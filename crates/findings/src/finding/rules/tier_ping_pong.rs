@@ -19,7 +19,8 @@ const STARTING_NS: u64 = 300_000_000_000;
 pub(super) static RULE: Rule = Rule {
     id: "tier-ping-pong",
     title: "Pages go to slower memory and come back",
-    about: "A node sends at least 1,000 pages a second to a slower memory tier and gets about as many back. The transfers take at least 5 % of a CPU.",
+    about: "A node sends at least 1,000 pages a second to a slower memory tier and gets about as many back. The \
+            transfers take at least 5 % of a CPU.",
     not_when: &[
         ("start", "the machine has been up for less than 5 min"),
         ("limit", "half of the pages come from a container at its memory limit"),

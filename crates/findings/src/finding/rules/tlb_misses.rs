@@ -18,7 +18,8 @@ const LARGE_BYTES: f64 = (64u64 << 20) as f64;
 pub(super) static RULE: Rule = Rule {
     id: "tlb-misses",
     title: "Many page walks with small pages",
-    about: "A process spends about 10 % of its cycles in page walks, with less than half of its memory in huge pages. The rule needs --events tlb.",
+    about: "A process spends about 10 % of its cycles in page walks, with less than half of its memory in huge \
+            pages. The rule needs --events tlb.",
     not_when: &[
         ("has-huge", "half of its memory or more is in huge pages"),
         ("small", "the process has less than 64 MiB of memory, or no more than the caches hold"),

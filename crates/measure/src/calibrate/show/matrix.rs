@@ -257,7 +257,8 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
                 format!("SLIT distances are {near} and {far}, but measured latencies differ by only {percent:.0} %")
             }
             Slit::WrongOrder { nearer, farther } => format!(
-                "according to SLIT, memory of {} is nearer to CPUs of {} than memory of {} to CPUs of {}; the measured latency is higher",
+                "according to SLIT, memory of {} is nearer to CPUs of {} than memory of {} to CPUs of {}; the \
+                 measured latency is higher",
                 node(nearer.1),
                 node(nearer.0),
                 node(farther.1),

@@ -65,7 +65,8 @@ fn kernel_has(check: &HostCheck, features: &[Feature]) -> Verdict {
         BtfFacts::Has(present) => present,
         BtfFacts::Absent(why) => {
             let missing = format!("the kernel shows no type information (BTF): {why}");
-            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, like those of current distributions; in a container, mount /sys";
+            let rebuild = "use a kernel built with CONFIG_DEBUG_INFO_BTF=y, like those of current distributions; \
+                           in a container, mount /sys";
             return Err(Hindrance::new(Missing::Unsupported(missing), [Advice::say(rebuild)]));
         }
         BtfFacts::Denied(why) => {
@@ -214,7 +215,8 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     let of_a_cpu = |name: &String| name.starts_with("cpu") || name.starts_with("arm");
     if check.pmu.sources.known().is_some_and(|names| !names.iter().any(of_a_cpu)) {
         return vec![Advice::say(format!(
-            "the kernel found no PMU of the CPU (/sys/bus/event_source/devices). In a virtual machine the hypervisor must provide a PMU: {}",
+            "the kernel found no PMU of the CPU (/sys/bus/event_source/devices). In a virtual machine the \
+             hypervisor must provide a PMU: {}",
             cloud_pmu(check).unwrap_or("with QEMU and KVM, -cpu host,pmu=on")
         ))];
     }
@@ -232,7 +234,9 @@ fn cloud_pmu(check: &HostCheck) -> Option<&'static str> {
     match check.pmu.platform.known()?.as_str() {
         // cloud.google.com/compute/docs/pmu-overview
         "Google" => Some(
-            "on Compute Engine (C4 and C4A) the PMU is off unless enabled for the VM. The setting 'architectural' counts cycles and instructions, 'standard' also core events, 'enhanced' (large C4) also memory accesses",
+            "on Compute Engine (C4 and C4A) the PMU is off unless enabled for the VM. The setting 'architectural' \
+             counts cycles and instructions, 'standard' also core events, 'enhanced' (large C4) also memory \
+             accesses",
         ),
         vendor if vendor.starts_with("Amazon") => Some(
             "on EC2, bare metal and instance sizes with whole sockets usually have all counters, smaller sizes some or none",

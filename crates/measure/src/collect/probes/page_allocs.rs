@@ -161,7 +161,8 @@ impl Pace {
         match self.busiest().filter(|(_, seen)| seen.shift > 0) {
             None => "every allocation of user pages is counted again".to_owned(),
             Some((cpu, seen)) => format!(
-                "CPU {cpu} allocates user pages {} times a second: only one in {}, at random, is counted, so new pages by node are estimates",
+                "CPU {cpu} allocates user pages {} times a second: only one in {}, at random, is counted, so new \
+                 pages by node are estimates",
                 seen.per_s,
                 1u64 << seen.shift
             ),

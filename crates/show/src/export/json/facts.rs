@@ -1,4 +1,4 @@
-//! Objects of which there are few: what each adds to the lines before, and the reasons for values that are missing.
+//! Small objects of a JSON stream: keys that differ from the lines before, and reasons for missing values.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -147,7 +147,7 @@ impl<'a> Reasons<'a> {
         Reasons { of_host: &snapshot.host.missing, of_rows: BTreeMap::new() }
     }
 
-    /// A value as it is written.
+    /// The JSON form of a value.
     pub(super) fn value(&mut self, id: &str, reading: Reading<Value>) -> Json {
         match reading {
             Ok(value) => value.to_json(),

@@ -158,7 +158,8 @@ fn one(view: &View<'_>, table: &Table, is_programs: bool) -> Markup {
             }
         }
         }
-        p.muted { "Resident: mean over time, summed over processes. Shared memory counts once where its objects are known, otherwise once per process." }
+        p.muted { "Resident: mean over time, summed over processes. Shared memory counts once where its objects \
+                   are known, otherwise once per process." }
         @if has.cells {
             p.muted.keys {
                 span { "One cell per node, darker is more:" } span.key.runs {} span { "where the program runs" } span.key.memory {}
@@ -225,7 +226,9 @@ pub(super) fn hot_spots(hot: &Hot) -> Markup {
             @for frame in &hot.frames { (hot_spot(frame)) }
         }
         @if hot.frames_left_out > 0 {
-            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, or 1 % deep down), or beyond 5,000, are not drawn, nor are their callees." }
+            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, or 1 % deep \
+                                                              down), or beyond 5,000, are not drawn, nor are their \
+                                                              callees." }
         }
         h3 { "Functions by own share" }
         table.spots {

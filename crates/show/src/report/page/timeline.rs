@@ -72,7 +72,8 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             code id="detail" hidden {}
         }
         p.muted.how {
-            "Each point covers " (width) ": the line is the mean, and the shade reaches from the lowest to the highest interval of "
+            "Each point covers " (width) ": the line is the mean, and the shade reaches from the lowest to the \
+                                          highest interval of "
             (interval) "; dots mark the lowest and the highest point. Times are " (view.clock.offset(report.span.0)) "."
         }
         div.lanes {
@@ -80,7 +81,8 @@ pub(super) fn content(view: &View<'_>) -> Markup {
                 div.lane.over {
                     div.label { b { "The recording" } span { "machine busy" } }
                     div.plot id="strip" tabindex="-1"
-                        data-label="Selected part of the recording: arrow keys move the part, plus and minus zoom, Escape shows all" { (row(report, busy, (100.0, "busy time over the recording"), 34)) }
+                        data-label="Selected part of the recording: arrow keys move the part, plus and minus zoom, \
+                                    Escape shows all" { (row(report, busy, (100.0, "busy time over the recording"), 34)) }
                     div.vals { span.val id="at" {} }
                 }
             }

@@ -88,7 +88,9 @@ pub(super) fn read_map(root: &Root) -> Result<NodeMap> {
 pub(super) fn emulated(map: &NodeMap) -> Option<String> {
     (!map.shared.is_empty()).then(|| {
         format!(
-            "CPUs {} are in the lists of several nodes: nodes are emulated (numa=fake, or firmware that splits memory). Each CPU counts on one node, according to the kernel, so remote shares do not describe the hardware",
+            "CPUs {} are in the lists of several nodes: nodes are emulated (numa=fake, or firmware that splits \
+             memory). Each CPU counts on one node, according to the kernel, so remote shares do not describe the \
+             hardware",
             format_cpulist(map.shared.iter().copied())
         )
     })
