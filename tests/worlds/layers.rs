@@ -412,3 +412,29 @@ fn a_module_that_is_used_is_found() {
     );
     assert!(names("my_crate::other").is_empty());
 }
+
+/// Names of files in back quotes that are no pattern and no placeholder (`x.rs`).
+#[test]
+fn files_that_the_architecture_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if !path.is_dir() {
+                files.push(path);
+            } else if !path.ends_with("target") && !path.ends_with(".git") {
+                folders.push(path);
+            }
+        }
+    }
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let name = regex_lite::Regex::new(r"`([\w/.-]+\.(?:rs|c|h|toml|md|sh|py))`").unwrap();
+    let named = name.captures_iter(&text).map(|found| found[1].to_owned());
+    let gone: Vec<String> = named
+        .filter(|named| !named.rsplit('/').next().unwrap().starts_with("x."))
+        .filter(|named| !files.iter().any(|file| file.ends_with(named)))
+        .collect();
+    assert!(gone.is_empty(), "ARCHITECTURE.md names files that do not exist: {gone:?}");
+}
