@@ -280,8 +280,8 @@ const MEASURED: &str = "A recording cannot be measured again; options select wha
 // Both flags exist only here.
 #[command(mut_arg("tids", |tids| tids.conflicts_with("by_container")))]
 pub struct LiveArgs {
-    /// Show a simulated machine with four nodes; needs no privileges. In batch mode -n intervals are printed
-    /// at once.
+    /// Show a simulated machine with four nodes; needs no privileges. Batch mode prints all
+    /// intervals at once, without waiting between them.
     #[arg(
         long,
         conflicts_with_all = not_simulated(&["hot_event", "hot_rate", "overhead", "access", "no_access"])

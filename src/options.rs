@@ -173,7 +173,8 @@ fn no_user(user: &str, host_root: &Path) -> String {
     }
     let file = host_root.join("etc/passwd");
     format!(
-        "no user '{user}' in {}; use the number of a user from a directory service (sssd, LDAP), as 'id -u NAME' prints it",
+        "no user '{user}' in {}; use the number of a user from a directory service (sssd, LDAP), as 'id -u \
+         NAME' prints it",
         crate::text::clean_str(&file.to_string_lossy())
     )
 }
@@ -246,7 +247,7 @@ pub fn check_places(format: &Format, hot: bool, overhead: bool, kept: bool) -> R
         let flags = flags_that_carry(Part::Overhead);
         return Err(bad(
             "--overhead",
-            format!("works with {flags}; on the screen, o shows the cost of numatop-ng"),
+            format!("works with {flags}; in the live view, press o to see the cost of numatop-ng"),
         ));
     }
     Ok(())

@@ -220,7 +220,7 @@ pub struct SelftestArgs {
     #[arg(long)]
     pub list: bool,
 
-    /// Judge the numbers of a JSON report with the tolerances of this version; test nothing.
+    /// Judge the numbers of a JSON report with the tolerances of this version. No test is run.
     #[arg(long, value_name = "FILE", conflicts_with = "list")]
     pub check: Option<PathBuf>,
 

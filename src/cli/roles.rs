@@ -250,7 +250,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub placement_budget: Option<u64>,
 
-    /// Keep CPU time by node or by L3 domain. Default: by L3 domain on machines with at most 64 domains.
+    /// Record CPU time per node or per L3 domain. Default: per L3 domain on machines with at most 64 domains.
     #[arg(long, value_enum, value_name = "BY")]
     pub places: Option<PlacesArg>,
 

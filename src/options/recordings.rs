@@ -154,7 +154,8 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
     }
     let why = || {
         format!(
-            "{id} cannot be compared: only metrics that can be summed over a recording can, see numatop-ng list metrics"
+            "{id} cannot be compared: only metrics that can be summed over a recording can, see numatop-ng \
+             list metrics"
         )
     };
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
@@ -206,7 +207,7 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
         if can_be {
             Ok(id)
         } else {
-            Err(bad(FLAG, format!("{id} has no better direction, so it is never worse")))
+            Err(bad(FLAG, format!("{id} is neither good nor bad when it rises, so it cannot get worse")))
         }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)
@@ -271,7 +272,7 @@ pub fn tables(args: &ExportArgs) -> Result<Tables, BadValue> {
     if layout != Layout::Flat && (args.from.is_some() || args.to.is_some()) {
         return Err(bad(
             "--from, --to",
-            "only --layout flat accepts times: otherwise an existing file covers its whole time",
+            "only --layout flat accepts times: in the hive layout, each file covers a full hour or day",
         ));
     }
     let chosen = &args.tables.tables;
@@ -383,7 +384,8 @@ pub fn no_trace_on_a_terminal(format: TraceFormat) -> BadValue {
     bad(
         "-o",
         format!(
-            "the format {name} cannot be written to a terminal: give a file (-o x.{extension}), or write to a pipe"
+            "the format {name} cannot be written to a terminal: give a file (-o x.{extension}), or write to \
+             a pipe"
         ),
     )
 }

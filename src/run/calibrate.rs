@@ -278,7 +278,7 @@ fn check_nodes(args: &CalibrateArgs, facts: &Facts) -> Result<()> {
 pub(super) fn refusal(why: &str, advice: Vec<Advice>) -> Refusal {
     Refusal {
         exit: Exit::CouldNotMeasure,
-        what: "this machine is not measured now".into(),
+        what: "this machine cannot be measured now".into(),
         why: Some(why.to_string()),
         said: None,
         advice,

@@ -209,7 +209,10 @@ fn check_events(events: &[String], catalog: &Catalog) -> Result<()> {
     match events.iter().find(unknown) {
         Some(word) => Err(BadValue {
             flag: "--events",
-            why: format!("'{word}' is neither a role nor an event of this CPU's table"),
+            why: format!(
+                "'{word}' is neither a role (such as lma) nor an event of this CPU: see numatop-ng \
+                          list events"
+            ),
         }
         .into()),
         None => Ok(()),

@@ -280,7 +280,7 @@ impl Tolerance {
             }
             Tolerance::Within { percent, more } => format!("+-{percent} % and {more}"),
             Tolerance::Points(points) => format!("+-{points} points"),
-            Tolerance::OwnError { more } => format!("within the stated error and {more} percentage points"),
+            Tolerance::OwnError { more } => format!("within the stated error plus {more} percentage points"),
         }
     }
 }

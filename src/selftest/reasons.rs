@@ -147,7 +147,8 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
     if range.control {
         let percent = 100.0 * count / amount;
         return format!(
-            "counts {percent:.1} % where it must count nothing: it includes hits, or counts something else"
+            "counts {percent:.1} % of the operations in a control test that should count none: it includes \
+             cache hits, or counts something else"
         );
     }
     match (subject.role, measured.load) {
@@ -166,14 +167,18 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         (Role::Lma | Role::Rma | Role::Llc, Load::Single) if near(2.0, 8.0) => {
             return match subject.sees {
                 _ if arm => "twice the expected count: it counts bus beats, or prefetched lines".into(),
-                Sees::Core | Sees::Unknown => "twice the expected count: the neighbour of each line is prefetched".into(),
-                _ => {
-                    "twice the expected count: the neighbour of each line is prefetched, and 'sees' in the table is wrong".into()
-                }
+                Sees::Core | Sees::Unknown => "twice the expected count: the neighbour of each line is \
+                                               prefetched"
+                    .into(),
+                _ => "twice the expected count: the neighbour of each line is prefetched, and 'sees' in the \
+                     table is wrong"
+                    .into(),
             };
         }
         (Role::Lma | Role::Rma | Role::Llc, Load::Pairs) if near(0.5, 8.0) => {
-            return "half the expected count: it does not see prefetched lines, and 'sees' in the table is wrong".into();
+            return "half the expected count: it does not see prefetched lines, and 'sees' in the table is \
+                    wrong"
+                .into();
         }
         (Role::Lma | Role::Rma | Role::Llc, _) if arm && near(4.0, 8.0) => {
             return "four times the expected count: it counts bus beats, not lines".into();

@@ -185,7 +185,7 @@ mod noisy_neighbour {
         Arc::make_mut(&mut world.host).topology.divide(Division::Nodes).unwrap();
         let why = blind(world, 70, ID).unwrap();
         assert!(
-            why.starts_with("not_collected: each node is in one socket, or CPU time is kept by node"),
+            why.starts_with("not_collected: no node spans sockets, or CPU time is recorded per node only (use --places l3)"),
             "{why}"
         );
     }

@@ -548,7 +548,7 @@ fn a_busy_sibling_has_an_ipc_of_its_own() {
     bench.by_sibling[1][1] = bench.by_sibling[0][1];
     let json = bench.json();
     let (value, why) = value(&json, "ipc_smt_busy");
-    assert!(value.is_null() && why.contains("not busy throughout any of its time slices"), "{value} {why}");
+    assert!(value.is_null() && why.contains("never busy for a whole time slice"), "{value} {why}");
     assert_eq!(bench.cell("ipc_smt_busy"), "-");
 }
 

@@ -226,7 +226,7 @@ fn help_says_what_is_counted_and_where_it_was_verified() {
     let host = Arc::make_mut(&mut world.host);
     host.events[0].tested = Tested::Here("verified here, 2026-11-23, Linux 6.12".into());
     host.events[1].tested = Tested::Nowhere;
-    let size = (100, 400);
+    let size = (100, 800);
     let mut app = app(&mut world, 4, size, Theme::new(false, true));
     press(&mut app, "?");
     let screen = text(&draw(&app, size.0, size.1));

@@ -148,9 +148,9 @@ fn an_event_that_counts_everything_fails_its_control() {
         Role::Dtlb => amount,
         other => right(other, load, amount, local),
     };
-    found(Role::Llc, &everything, "counts 100.0 % where it must count nothing");
+    found(Role::Llc, &everything, "counts 100.0 % of the operations in a control test");
     found(Role::Lma, &everything, "counts both nodes equally");
-    found(Role::Dtlb, &everything, "counts 100.0 % where it must count nothing");
+    found(Role::Dtlb, &everything, "counts 100.0 % of the operations in a control test");
 }
 
 #[test]

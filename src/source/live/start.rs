@@ -89,7 +89,10 @@ impl LiveSource {
         notes.extend(limits_of_sight(options.roots(), &check, &hierarchy));
         notes.extend(crowded_out);
         notes.extend(undivided.map(|places| {
-            format!("CPU time is kept by node, not by {places} L3 domains: --places l3 changes this")
+            format!(
+                "CPU time is recorded per node, not per L3 domain ({places} domains): --places l3 \
+                     changes this"
+            )
         }));
         let mut layout = RecordLayout::of(&topology, &events);
         let planned = with_balancing(&check);

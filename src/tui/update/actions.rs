@@ -97,7 +97,7 @@ impl App {
             Action::GoTo => return self.act_anywhere(Action::Open),
             Action::Show(ScreenId::Tasks) if self.top() == ScreenId::Tasks => {
                 self.state.message =
-                    Some("these are the tasks; for each CPU: 2 for the nodes, then v v".into());
+                    Some("this view shows the tasks; to see each CPU, press 2 (nodes), then v twice".into());
             }
             Action::Show(id) if self.is_table(id) => return self.show_table(id),
             Action::Show(id) => return self.open(id),

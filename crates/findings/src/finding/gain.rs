@@ -128,7 +128,7 @@ impl Assumption {
     pub fn words(self) -> &'static str {
         match self {
             Assumption::WaitsForMemoryOnly => "memory-bound work",
-            Assumption::MemoryTimeWaits => "remote access time that is all waiting",
+            Assumption::MemoryTimeWaits => "all time at remote accesses is waiting",
             Assumption::FirmwareDistances => "SLIT distances",
             Assumption::MeasuredDistances => "measured distances",
             Assumption::PagesUsedAlike => "evenly used pages",

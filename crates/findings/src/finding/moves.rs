@@ -79,7 +79,7 @@ pub fn there(
     let line = |(at, pid): (usize, u32)| {
         let words = match (at, of) {
             (0, SubjectRef::Group(..)) => {
-                format!("{words}; run as root, or pages that other processes map stay")
+                format!("{words}; run as root: otherwise pages that other processes also map do not move")
             }
             (0, _) => words.to_owned(),
             _ => "moves memory that is not shared".to_owned(),

@@ -71,7 +71,7 @@ fn wandering(profile: &Profile) -> String {
     let looks: u32 = wandering.classes.iter().sum();
     let counts: Vec<String> = wandering.classes.iter().map(ToString::to_string).collect();
     format!(
-        "wandering: the hypervisor moves the CPUs of this machine: {looks} measurements of CPUs {} and {} gave {} \
+        "wandering: the hypervisor moves the CPUs of this machine. {looks} measurements of CPUs {} and {} gave {} \
          distances ({}); only ratios between nodes are used",
         wandering.cpus.0,
         wandering.cpus.1,
@@ -225,7 +225,8 @@ pub fn render_plan(plan: &Plan, width: usize) -> String {
         text += &hanging(&format!("  {name}"), words(&parts.join(", ")), width);
     }
     if plan.has(Stage::Latency) {
-        let line = format!("{} rounds of latency over {} MiB", plan.rounds, plan.walk_bytes >> 20);
+        let line =
+            format!("{} rounds of latency measurements over {} MiB", plan.rounds, plan.walk_bytes >> 20);
         text += &hanging("  ", words(&line), width);
     }
     let left_out = plan

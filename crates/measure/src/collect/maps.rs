@@ -157,7 +157,7 @@ impl PlaceMovesMaps {
         let [of_cpus, of_places] =
             PlaceMovesMaps::entries(topology).map(|entries| size_of::<Moves>() * entries as usize);
         Ok(PlaceMovesMaps {
-            into: Mapping::new(into, of_cpus).context("mapping the counts of moves to CPUs")?,
+            into: Mapping::new(into, of_cpus).context("mmap of the counters of moves to CPUs")?,
             out: Mapping::new(out, of_places).context("mapping the counts of moves between places")?,
         })
     }

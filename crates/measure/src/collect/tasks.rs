@@ -297,7 +297,8 @@ impl TaskProbe {
         let mut by_node = vec![0; self.nodes as usize];
         let places = if nodes.is_empty() { self.nodes } else { nodes.len() as u32 };
         for place in 0..places {
-            let lost_ns = lost_at(place).context("reading the CPU time of exits that were lost")?;
+            let lost_ns =
+                lost_at(place).context("reading the CPU time of exited tasks whose rows were lost")?;
             let node = nodes.get(place as usize).copied().unwrap_or(place);
             if let Some(sum) = by_node.get_mut(node as usize) {
                 *sum += lost_ns;

@@ -102,7 +102,7 @@ const OWNER_MAX: usize = 8 << 20;
 pub(super) const ALL_MAX: usize = 16 << 20;
 
 /// The module of a place whose name is beyond them.
-const TOO_MANY: &str = "[too many names]";
+const TOO_MANY: &str = "[symbol limit reached]";
 
 /// The names found since places were last asked for again. Places of one function share its name.
 pub(super) struct Allotment {

@@ -264,7 +264,7 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
         "numatop_container_runqueue_wait_seconds",
         "numatop_program_runqueue_wait_seconds",
         NS,
-        "Time its runnable tasks waited for a CPU.",
+        "Time for which its runnable tasks waited for a CPU.",
     ),
     amount(Tables::Containers, "throttled_ns", Of(throttled_ns)),
     tasks("dispatches", Value::Counter(Counter::RunCount)),
@@ -296,13 +296,14 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
         "numatop_container_located_cpu_seconds",
         "numatop_program_located_cpu_seconds",
         NS,
-        "CPU time of its tasks whose memory is located.",
+        "CPU time of its tasks whose memory nodes are known.",
     ),
     both("remote_ns", Of(remote_ns)).of_programs(
         "numatop_container_remote_cpu_seconds",
         "numatop_program_remote_cpu_seconds",
         NS,
-        "CPU time of tasks whose memory is located, times the share of that memory on other nodes.",
+        "CPU time of tasks whose memory nodes are known, multiplied by the share of their memory on other \
+         nodes.",
     ),
     both("remote_best_ns", Of(remote_best_ns)),
     tasks("minor_faults", Value::Counter(Counter::MinFlt))
@@ -339,7 +340,7 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     both("net_reads", Of(|now| sockets(now, |sums| sums.all.reads))),
     both("net_sent_bytes", Of(|now| sockets(now, |sums| sums.all.sent))).of_containers(
         "numatop_container_net_send_bytes",
-        "Bytes that its processes sent to IP sockets, without loopback.",
+        "Bytes that its processes sent through IP sockets, without loopback.",
     ),
     both("net_known_bytes", Of(|now| sockets(now, |sums| sums.known))),
     both("net_far_bytes", Of(|now| sockets(now, |sums| sums.far))).of_containers(
@@ -474,10 +475,11 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Sum(1.0) => "numatop_node_memory_accesses" "Memory accesses counted by the CPUs." with "target" = "remote";
     |now| now.located.map(|located| Number::Scaled(located.run_ns)), column "located_ns",
         family Sum(NS) => "numatop_node_located_cpu_seconds"
-        "CPU time on the node, of tasks whose memory is located.";
+        "CPU time on the node, of tasks whose memory nodes are known.";
     |now| now.located.map(|located| Number::Scaled(located.remote_ns)), column "remote_ns",
         family Sum(NS) => "numatop_node_remote_cpu_seconds"
-        "CPU time of tasks whose memory is located, times the share of that memory on other nodes.";
+        "CPU time of tasks whose memory nodes are known, multiplied by the share of their memory on other \
+         nodes.";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.faults.saturating_sub(hints.remote))),
         family Sum(1.0) => "numatop_node_hint_faults" "NUMA hinting faults on the node." with "page" = "local";
     |now| now.node.on_cpus.hints.map(|hints| Number::Whole(hints.remote)),
@@ -496,7 +498,8 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     |now| watermark(now, now.node.raw.managed_bytes), column "managed_bytes" of WATERMARK_DISTANCE_PCT;
     |now| watermark_distance(&now.node.raw).ok().map(|pct| Number::Scaled(pct / 100.0)),
         family Level => "numatop_node_watermark_distance_ratio"
-        "Free memory above the low watermark, in % of the memory that can be allocated. Below 0, kswapd runs.";
+        "Free memory above the low watermark, in % of the memory that can be allocated. At 0, new pages go \
+         to other nodes.";
     of!(counts.pages.numa_hit), column "numa_hit" of NUMA_HIT_PER_S,
         family Kernel(|raw| raw.numa_hit) => "numatop_node_numa_hit_pages" "Pages allocated on this node as intended.";
     of!(counts.pages.numa_miss), column "numa_miss" of NUMA_MISS_PER_S,
@@ -525,9 +528,11 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     of!(counts.pages_in), column "pages_in" of pages::PAGES_IN;
     of!(counts.pages_out), column "pages_out" of pages::PAGES_OUT;
     huge_free, column "free_huge_bytes" of free_blocks::HUGE_FREE_PCT,
-        family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of at least one transparent huge page.";
+        family Level => "numatop_node_memory_free_huge_bytes" "Free memory in blocks of at least one \
+                                                               transparent huge page.";
     |now| moved(now, |pages| pages.promoted), column "promoted_pages" of tiers::PROMOTED,
-        family Sum(1.0) => "numatop_node_promoted_pages" "Pages promoted to this node from a slower memory tier.";
+        family Sum(1.0) => "numatop_node_promoted_pages" "Pages promoted to this node from a slower memory \
+                                                          tier.";
     |now| moved(now, |pages| pages.demoted), column "demoted_pages" of tiers::DEMOTED,
         family Sum(1.0) => "numatop_node_demoted_pages" "Pages demoted from this node to a slower memory tier.";
 };

@@ -257,11 +257,9 @@ pub fn ipc_by_sibling(counts: &Counts, snapshot: &Snapshot, siblings: usize) -> 
     ipc(&counts.slots, 0, snapshot)?;
     match counts.by_sibling[siblings] {
         NodeCounts { cycles: 0, .. } if siblings == 0 => {
-            Err(no("its SMT sibling was not idle throughout any of its time slices"))
+            Err(no("its SMT sibling was never idle for a whole time slice"))
         }
-        NodeCounts { cycles: 0, .. } => {
-            Err(no("its SMT sibling was not busy throughout any of its time slices"))
-        }
+        NodeCounts { cycles: 0, .. } => Err(no("its SMT sibling was never busy for a whole time slice")),
         NodeCounts { cycles, instructions } => {
             let factor = took_turns(&counts.slots, snapshot)?;
             Ok(Quotient::of(instructions as f64 * factor, cycles as f64))

@@ -99,7 +99,7 @@ pub const TASKS: Metric<CpuSet> =
         .tasks
     {
         Some(tasks) => Ok(Value::U64(tasks.into())),
-        None => Err(no("CPU time is kept by node")),
+        None => Err(no("CPU time is recorded per node only (use --places l3)")),
     });
 
 /// Moves per second, where they are counted by sets of its kind.

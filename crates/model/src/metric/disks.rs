@@ -25,7 +25,7 @@ pub const DISK_BYTES_PER_S: Metric<Container> = per_second(
 pub const DISK_REQUESTS_PER_S: Metric<Container> = per_second(
     "disk_requests_per_s",
     "DISKRQ/s",
-    "Its disk requests per second, from the same readings.",
+    "Disk requests per second of it and groups below it, between the last two readings of io.stat (cgroup v2).",
     |row, _| rate(row, |used| used.requests),
 );
 

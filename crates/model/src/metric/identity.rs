@@ -286,7 +286,7 @@ fn about(task: &Task) -> Reading<&ProcFields> {
 /// Each thread has its own: the reading is of the main thread.
 fn about_main_thread(task: &Task) -> Reading<&ProcFields> {
     match task.tid {
-        Some(tid) if tid != task.raw.pid => Err(no("read only for main threads")),
+        Some(tid) if tid != task.raw.pid => Err(no("available for main threads only")),
         _ => about(task),
     }
 }

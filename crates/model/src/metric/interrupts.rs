@@ -144,8 +144,8 @@ pub const CONTAINER_IRQ_PCT: Metric<Container> = Metric {
     group: IRQ_PCT.group,
     unit: IRQ_PCT.unit,
     order: IRQ_PCT.order,
-    help: "Estimate: share of the interval lost to hard and soft interrupts while its tasks were on CPUs. Their \
-           time on each node is multiplied by the interrupt share of the node's CPUs; 100 is one CPU.",
+    help: "Estimate: time that its tasks lost to hard and soft interrupts, in % of one CPU. For each node, \
+           CPU time of its tasks is multiplied by the average interrupt share of the node's CPUs.",
     value: |row, snapshot| {
         let ns = irq_ns_on_nodes(&row.sum.delta.run_ns, snapshot)?;
         snapshot.rate_f64(ns).map(|per_second| Value::estimate(per_second / 1e7))

@@ -112,7 +112,9 @@ pub static PAIR_METRICS: &[PairMetric] = &[
                 return Ok(100.0);
             }
             let pct = snapshot.accesses.pct(from, to);
-            pct.ok_or_else(|| Missing::NotCollected("the memory of running tasks is not located yet".into()))
+            pct.ok_or_else(|| {
+                Missing::NotCollected("the memory nodes of running tasks are not known yet".into())
+            })
         },
         needs: &[],
         cost: None,

@@ -114,7 +114,8 @@ pub const IRQ_PCT: Metric<Node> = node(
     "IRQ%",
     5,
     Unit::Percent,
-    "Time of the node's CPUs in hard and soft interrupts; 100 means all CPUs. From /proc/stat, in steps of 10 ms per CPU.",
+    "Time of the node's CPUs in hard and soft interrupts; 100 means all CPUs. From /proc/stat, in steps of \
+     10 ms per CPU.",
     |node, snapshot| {
         if node.cpus == 0 {
             return Err(Missing::NotCollected("the node has no CPUs".into()));
@@ -205,9 +206,9 @@ pub const WATERMARK_DISTANCE_PCT: Metric<Node> = node(
     "WMARK%",
     6,
     Unit::Percent,
-    "Free memory above the low watermark, as a share of what the node can allocate. At 0, new pages go to other \
-     nodes; if these are full, too, kswapd frees pages up to the high watermark. A node short of memory is \
-     therefore mostly just above 0.",
+    "Free memory above the low watermark, in % of the memory that the node can allocate. At 0, new pages go \
+     to other nodes. If other nodes are also full, kswapd frees pages up to the high watermark. So a node \
+     short of memory usually shows a value just above 0.",
     |node, _| watermark_distance(&node.raw).map(Value::F64),
 )
 .over(Over::Level)

@@ -61,7 +61,8 @@ pub const MEM_PCT_BY_NODE: Metric<Task> = metric::<Task>(
     ("MEM BY NODE", 11),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Its resident memory by node, from about a thousand random pages (mem_error_points is the error). Dim if the sample is old.",
+    "Its resident memory by node, from about a thousand random pages (mem_error_points is the error). Dim if \
+     the sample is old.",
     |task, snapshot| match only_node(snapshot) {
         Some(node) if task.rss_bytes > 0 => Ok(Value::ByNode(vec![(node, 100.0)])),
         _ => Ok(Value::ByNode(memory_shares(&memory(task)?.bytes_by_node))),
@@ -94,7 +95,8 @@ pub const MEM_ERROR_POINTS: Metric<Task> = metric::<Task>(
     ("MEMERR", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Error of each share in mem_pct_by_node (95 % confidence), in percentage points; 0 means that all pages were read.",
+    "Error of each share in mem_pct_by_node (95 % confidence), in percentage points; 0 means that all pages \
+     were read.",
     |task, snapshot| match only_node(snapshot) {
         Some(_) if task.rss_bytes > 0 => Ok(Value::F64(0.0)),
         _ => Ok(Value::F64(memory(task)?.error_points)),
@@ -140,10 +142,10 @@ pub const OWN_POLICY_PCT: Metric<Task> = metric::<Task>(
     ("OWNPOL", 6),
     Group::Memory,
     (Unit::Percent, Order::Descending),
-    "Share of its resident memory with an explicit memory policy, set by mbind(2), set_mempolicy(2), or for its \
-     shared memory. From the same pages as mem_pct_by_node (own_policy_error_points is the error). Without a BPF \
-     iterator over mappings, from /proc/PID/numa_maps: only processes below 16 GiB with 20 % of their memory on \
-     other nodes.",
+    "Share of its resident memory with an explicit memory policy: set by mbind(2), by set_mempolicy(2), or \
+     for shared memory. It uses the same pages as mem_pct_by_node; own_policy_error_points is the error. \
+     Without a BPF iterator over mappings, the source is /proc/PID/numa_maps. Only processes below 16 GiB \
+     with 20 % of their memory on other nodes then have a value.",
     |task, snapshot| own_policy(task, snapshot).map(|(pct, _)| Value::F64(pct)),
 )
 .over(Over::Level)
@@ -191,12 +193,12 @@ fn best(snapshot: &Snapshot, remote: Reading<Remote>) -> Reading<Value> {
     remote?.best_pct().map(Value::F64).ok_or_else(|| no("CPU time and memory by node are needed"))
 }
 
-const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. = means counted by the CPU. ~ \
-                        means sampled (--access). time means sampled, by time at memory accesses. mem means \
-                        estimated from CPU time and memory by node, as if all pages were used equally \
-                        (remote_low_pct and remote_high_pct give the range). hint means from hinting faults. ? \
-                        means unknown. With one node it is 0. Sorting weights it by CPU time; it is dim below 16 \
-                        MiB of resident memory (--dim-below).";
+const PCT_HELP: &str = "Share of its memory accesses that leave the node it runs on. A mark shows the \
+                        source. =: counted by the CPU. ~: sampled (--access). time: share of the time at \
+                        memory accesses, from the same samples. mem: estimated from CPU time and memory by \
+                        node, as if all pages were used equally (range: remote_low_pct to remote_high_pct). \
+                        hint: from hinting faults. ?: unknown. With one node it is 0. Sorting weights it by \
+                        CPU time; it is dim below 16 MiB of resident memory (--dim-below).";
 const SOURCE_HELP: &str = "Source of remote_pct. counted: RMA and LMA. sampled: by access, with --access. \
                            sampled_time: the same samples by time, which is higher, because remote accesses take \
                            longer. placement: CPU time and memory by node. hinting: hinting faults, if its memory \

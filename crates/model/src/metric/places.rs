@@ -91,11 +91,14 @@ fn why_not(topology: &Topology, kind: SetKind) -> &'static str {
         SetKind::Socket if topology.sockets == 0 => "sysfs does not list sockets",
         SetKind::Socket if topology.sockets == 1 => "the machine has one socket",
         SetKind::Socket if topology.places.is_empty() => {
-            "each node is in one socket, or CPU time is kept by node (--places l3)"
+            "no node spans sockets, or CPU time is recorded per node only (use --places l3)"
         }
-        SetKind::Socket => "each node is in one socket: see CPU time by node",
+        SetKind::Socket => "no node spans sockets: CPU time by node already shows the sockets",
         SetKind::Llc => topology.no_llcs().unwrap_or(match topology.places.is_empty() {
-            true => "L3 domains are the nodes, or CPU time is kept by node (--places l3)",
+            true => {
+                "L3 domains and nodes are the same, or CPU time is recorded per node only (use --places \
+                     l3)"
+            }
             false => "each node has one L3 domain: see CPU time by node",
         }),
     }

@@ -31,7 +31,7 @@ rates! {
         "Calls per second that received bytes from IP sockets, without loopback.",
         |sums| sums.all.reads;
     SENT, CONTAINER_SENT: "net_sent_bytes_per_s", "SENTB/s",
-        "Bytes per second sent to IP sockets, without loopback. Excludes sendfile(2) and splice(2).",
+        "Bytes per second sent through IP sockets, without loopback. Excludes sendfile(2) and splice(2).",
         |sums| sums.all.sent;
 }
 

@@ -32,7 +32,8 @@ pub const FIRMWARE_LATENCY: Metric<Node> = node(
     "firmware_latency_ns",
     "FWNS",
     Unit::Nanoseconds,
-    "Latency of a read of the node's memory from the nearest CPUs, according to the firmware (HMAT). latency_ns is measured.",
+    "Latency of a read of the node's memory from the nearest CPUs, according to the firmware (HMAT). \
+     latency_ns is measured.",
     |node, snapshot| Ok(Value::U64(described(node, snapshot)?.read_latency_ns.ok_or_else(no_hmat)?)),
 );
 
@@ -40,21 +41,24 @@ pub const FIRMWARE_BANDWIDTH: Metric<Node> = node(
     "firmware_bandwidth_gbs",
     "FWGB/s",
     Unit::GigabytesPerSecond,
-    "Bandwidth of reads of the node's memory from the nearest CPUs, according to the firmware (HMAT). bandwidth_gbs is measured.",
+    "Bandwidth of reads of the node's memory from the nearest CPUs, according to the firmware (HMAT). \
+     bandwidth_gbs is measured.",
     |node, snapshot| Ok(Value::F64(described(node, snapshot)?.read_mbs.ok_or_else(no_hmat)? as f64 / 1000.0)),
 );
 
 pub const PROMOTED: Metric<Node> = rate(
     "promoted_pages_per_s",
     "PROM/s",
-    "Pages that NUMA balancing promoted to the node from a slower tier, because they are in use (pgpromote_success).",
+    "Pages that NUMA balancing promoted to the node from a slower tier, because they are in use \
+     (pgpromote_success).",
     |node, snapshot| pages(node, snapshot, |pages| pages.promoted),
 );
 
 pub const DEMOTED: Metric<Node> = rate(
     "demoted_pages_per_s",
     "DEMOTE/s",
-    "Pages of the node that reclaim demoted to a slower tier (pgdemote_kswapd, _direct, _khugepaged and _proactive).",
+    "Pages of the node that reclaim demoted to a slower tier (pgdemote_kswapd, _direct, _khugepaged and \
+     _proactive).",
     |node, snapshot| pages(node, snapshot, |pages| pages.demoted),
 );
 
@@ -86,11 +90,11 @@ pub const TASK_PROMOTED: Metric<Task> = Metric::memory_rate(
     PROMOTED.id,
     PROMOTED.title,
     8,
-    "Its pages that NUMA balancing brought to a faster tier, because it uses them. Missing if kernel.numa_balancing is 3: then \
-     pages move between nodes of a tier, too.",
+    "Its pages that NUMA balancing moved to a faster tier because the task uses them. Unknown if \
+     kernel.numa_balancing is 3, because pages then also move within a tier.",
     |task, snapshot| {
         if snapshot.inputs.tier_pages.is_empty() {
-            return Err(no("all memory is in one tier"));
+            return Err(no("the machine has only one memory tier"));
         }
         match snapshot.machine.and_then(|machine| machine.numa_balancing) {
             Some(TIERING) => snapshot.rate(task.delta[Counter::BalancedPages]).map(Value::F64),
@@ -110,7 +114,8 @@ pub const TASK_PROMOTED: Metric<Task> = Metric::memory_rate(
 pub const DEMOTION_ENABLED: HostMetric = HostMetric {
     id: "demotion_enabled",
     title: "DEMOTION",
-    help: "mm/numa/demotion_enabled: with 1, reclaim demotes pages to a slower tier before it drops or swaps them.",
+    help: "mm/numa/demotion_enabled: with 1, reclaim demotes pages to a slower tier before it drops or swaps \
+           them.",
     value: |snapshot| switch(snapshot, DEMOTION),
     share_of_time: None,
     needs: &[Facility::MemoryTiers],

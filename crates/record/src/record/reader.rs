@@ -218,7 +218,7 @@ impl Reader {
     fn head_of(&mut self, frame: &FrameHead, at: u64) -> Result<Arc<HeadInForce>> {
         match &self.head {
             Some((last, _)) if *last > frame.base && *last < at => {
-                bail!("another head lies between the frame and its head")
+                bail!("the frame refers to an older header, but a newer header precedes the frame")
             }
             _ => self.head_at(frame.base),
         }

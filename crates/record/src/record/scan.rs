@@ -282,7 +282,7 @@ impl Frames {
                 }
                 Found::Damaged { next } => next,
                 Found::End { .. } if others => {
-                    bail!("the recording cannot be read: all copies of its head are damaged")
+                    bail!("the recording cannot be read: all copies of its header are damaged")
                 }
                 Found::End { .. } => bail!("the file contains no recording"),
             }

@@ -246,7 +246,7 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families.push(
         Family::counter(
             "numatop_container_throttled_seconds",
-            "Time throttled by its CPU quota, since its creation.",
+            "Time in which its CPU quota stopped it, since its creation.",
         )
         .with(throttled),
     );

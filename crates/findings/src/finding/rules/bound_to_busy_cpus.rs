@@ -17,8 +17,8 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "bound-to-busy-cpus",
     title: "Bound to busy CPUs",
-    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs are idle. It is only \
-            a note if the affinity has all CPUs of a node.",
+    about: "The CPUs of a process's affinity are busy and its threads wait, while other CPUs are idle. The \
+            finding is only a note if the affinity contains all CPUs of a node.",
     not_when: &[
         ("cpuset", "the cpuset of its container has only these CPUs: see cpus-too-few"),
         ("isolated", "the idle CPUs are isolated"),
@@ -141,7 +141,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Command::words(
                 When::ForGood,
                 Scope::Process,
-                "a wider list where the affinity is set: taskset, numactl, CPUAffinity= of the unit, or settings of the program",
+                "a wider list where the affinity is set: taskset, numactl, CPUAffinity= of the unit, or \
+                 settings of the program",
             ),
         ],
         undo: vec![undo],

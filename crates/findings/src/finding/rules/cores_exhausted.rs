@@ -21,9 +21,9 @@ const MAY_WAIT: [u32; 2] = [3, 5];
 pub(super) static RULE: Rule = Rule {
     id: "cores-exhausted",
     title: "All hardware threads are busy",
-    about: "Nine of ten cores have all hardware threads busy. It is a warning only if counters show little gain \
-            from the second thread, and quotas exceed the capacity of the cores by 10 %. Where nodes are hidden, \
-            one socket is enough.",
+    about: "Nine of ten cores have all hardware threads busy. The finding is a warning only if counters show \
+            little gain from the second thread and quotas exceed core capacity by 10 %. Where nodes are \
+            hidden, one socket is enough.",
     not_when: &[
         ("no-smt", "cores have one thread each"),
         (

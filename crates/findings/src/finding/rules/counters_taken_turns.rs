@@ -63,8 +63,8 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(running)
         )),
         or_else: vec![format!(
-            "If this is a guest, or a core with both threads on, the CPU has fewer counters than usual: request \
-             fewer --events. The share is {} now.",
+            "On a guest, or on a core with both threads on, the CPU has fewer counters: request fewer \
+             --events. Counters ran for {} of the time.",
             pct(running)
         )],
         ..Advice::default()

@@ -16,7 +16,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-and-memory-apart",
     title: "CPUs of one node, memory of another",
-    about: "The allowed CPUs and the allowed memory of a process have no node in common: every access is remote.",
+    about: "The allowed CPUs and the allowed memory of a process have no node in common: every access is \
+            remote.",
     not_when: &[
         ("memory-only", "the allowed memory is on nodes without CPUs, which is deliberate"),
         ("no-memory", "the allowed CPUs are on nodes without memory"),
@@ -182,7 +183,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk: format!("The group stalls while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![format!(
-            "If the memory of {} is reserved for another group, mems_allowed of that group names it. Here mems_allowed is {}.",
+            "If the memory of {} is reserved for another group, these nodes are in mems_allowed of that \
+             group. mems_allowed of {label} is {}.",
             nodes(cpus),
             super::super::command::node_list(mems)
         )],

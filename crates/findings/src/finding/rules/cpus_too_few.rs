@@ -15,8 +15,8 @@ const NICE: i32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "cpus-too-few",
     title: "Too few CPUs for its threads",
-    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs are idle. It is a \
-            warning if the container's quota exceeds its CPUs.",
+    about: "All CPUs of a container's cpuset are busy and its threads wait, while other CPUs are idle. The \
+            finding is a warning if the container's quota exceeds its CPUs.",
     not_when: &[
         ("quota", "its quota is not larger than its number of CPUs"),
         ("isolated", "the idle CPUs are isolated"),
@@ -130,7 +130,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let threads = of.task().map_or(0, |task| task.threads);
     Advice {
         sentence: sentence(format!(
-            "{label} is limited to {} CPUs, all busy; its {threads} threads wait {} s of each second, and {} CPUs are idle.",
+            "{label} is limited to {} CPUs, all busy; its {threads} threads wait {} s of each second, and {} \
+             CPUs are idle.",
             cpus.len(),
             number(wait),
             number(idle)

@@ -20,7 +20,8 @@ pub(super) static RULE: Rule = Rule {
         ("vm", "the machine is virtual: hypervisors invent distances"),
         (
             "same-order",
-            "distances are symmetric, nodes of one socket are nearer, and measured latencies agree within a factor of 1.5",
+            "distances are symmetric, nodes of one socket are nearer, and measured latencies agree within a \
+             factor of 1.5",
         ),
         ("one-socket", "the machine has one socket: its nodes can be equally far"),
     ],
@@ -112,7 +113,7 @@ fn equal(topology: &Topology, nodes: &[NodeId]) -> Option<Wrong> {
         from: *from,
         to: *to,
         distance: first,
-        why: Why::Words("both nodes are in one socket, and nodes of other sockets are as far"),
+        why: Why::Words("both nodes are in one socket, but nodes of other sockets are no farther away"),
     })
 }
 
@@ -152,8 +153,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         Some(Why::Words(why)) => (
             why.to_owned(),
-            "If the distances are unusual but right, a firmware update does not change them. Gains of placement \
-             are computed from SLIT; numatop-ng calibrate measures real distances.",
+            "If the distances are unusual but correct, a firmware update does not change them. The estimated \
+             gains use SLIT; numatop-ng calibrate measures the real distances.",
         ),
         None => return Advice::default(),
     };

@@ -216,7 +216,8 @@ pub(super) fn move_to(view: &View<'_>, of: &SubjectRef<'_>, node: NodeId) -> Adv
                 );
             }
             risk = format!(
-                "Its threads start with cold caches, and memory that stays behind becomes remote. {RISK_OF_MOVE}"
+                "Its threads start with cold caches, and memory that stays behind becomes remote. \
+                 {RISK_OF_MOVE}"
             );
         }
         Ok(_) => {
@@ -259,15 +260,16 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let used = if used.is_empty() { String::new() } else { format!(" ({used})") };
     Advice {
         sentence: sentence(format!(
-            "{} runs on node {home}, and {} of the {}/s that it reads and writes are on disks of node {node}{used}.",
+            "{} runs on node {home}, and {} of the {}/s that it reads and writes are on disks of node \
+             {node}{used}.",
             cores::name(view, of),
             pct(share),
             bytes(bytes_per_s)
         )),
         check: vec![check(of, DISK_FAR_PCT.id, (far, 100.0 - view.rule.limit("share", false)), true)],
         or_else: vec![format!(
-            "If the disk is slow from every node, a program on node {node} waits as long. The cost of the distance \
-             is not measured."
+            "If the disk is slow from every node, the program would wait as long on node {node}. The cost of \
+             the distance is not measured."
         )],
         ..moved
     }

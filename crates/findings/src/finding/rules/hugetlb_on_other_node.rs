@@ -17,8 +17,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "hugetlb-on-other-node",
     title: "Huge pages of another node's pool",
-    about: "The hugetlb pool of the node where a process runs is used up, and 20 % of its memory comes from pools \
-            of other nodes. It is a warning if the gain is large enough.",
+    about: "The hugetlb pool of the node where a process runs is used up, and 20 % of its memory comes from \
+            pools of other nodes. The finding is a warning if the gain is large enough.",
     not_when: &[
         ("thp", "the process has no huge pages, or only transparent ones"),
         ("policy", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),

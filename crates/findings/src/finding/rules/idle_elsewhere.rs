@@ -19,8 +19,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
     title: "It waits while another node is idle",
-    about: "A process without binding waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
-            half idle. It is a warning if the process fits on the idle node.",
+    about: "An unbound process waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
+            half idle. The finding is a warning if the process fits on the idle node.",
     not_when: &[
         (
             "bound",
@@ -32,7 +32,7 @@ pub(super) static RULE: Rule = Rule {
         ("throttled", "a quota explains 20 % or more of its waits"),
         (
             "balancing-places",
-            "once a second or more, NUMA balancing keeps the process there or fails to move it",
+            "NUMA balancing keeps the process on the busy node, or fails to move it, at least once a second",
         ),
     ],
     of: &[SubjectKind::Process],

@@ -14,14 +14,16 @@ use crate::text::quantity::count;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-off-node",
     title: "Interrupts far from their device",
-    about: "CPUs of other nodes handle nearly all interrupts of a device, and spend at least 2 % of a node's time on interrupts.",
+    about: "CPUs of other nodes handle nearly all interrupts of a device, and spend at least 2 % of a node's \
+            time on interrupts.",
     not_when: &[
         ("no-cpus", "the node of the device has no CPUs online"),
         ("isolated", "all CPUs of the device's node are isolated"),
         ("partly", "10 % or more of its interrupts are handled on its own node"),
         (
             "few",
-            "the device has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the nodes that handle them",
+            "the device has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the \
+             nodes that handle them",
         ),
         ("nodeless", "the device's node, or the CPUs that handle its interrupts, are unknown"),
     ],
@@ -41,7 +43,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "rate",
             1000.0,
-            "estimate: at a few microseconds each, fewer take less than 1 % of a CPU",
+            "estimate: at a few microseconds each, fewer interrupts take less than 1 % of a CPU",
         )
         .counted_in("/s"),
     ],

@@ -36,7 +36,8 @@ const LIVES_S: f64 = 60.0;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-on-busy-node",
     title: "Interrupts on a busy node",
-    about: "Interrupts take 10 % of the node where a process runs, and at most half of that on another node with room.",
+    about: "Interrupts take 10 % of the node where a process runs, and at most half of that on another node \
+            with room.",
     not_when: &[
         ("even", "interrupts on every other node take more than half as much time"),
         ("busy-elsewhere", "on every other node, interrupts take more than half of this time"),
@@ -235,8 +236,9 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                interrupts cannot be moved."
             .into(),
         or_else: vec![format!(
-            "If the process itself uses the device, its packets arrive where it runs. If there is a flood or a \
-             broken driver, irq_pct of node {node} was lower before."
+            "If the process itself uses the device, its packets already arrive on the right node. If a \
+             packet flood or a broken driver is the cause, irq_pct of node {node} was lower before it \
+             started."
         )],
         ..Advice::default()
     }

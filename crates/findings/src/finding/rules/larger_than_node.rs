@@ -19,8 +19,8 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process takes 80 % of its node or more, the node is full, and other nodes have room. It is a warning \
-            if this process displaced memory of other processes to other nodes.",
+    about: "A process takes 80 % of its node or more, the node is full, and other nodes have room. The \
+            finding is a warning if this process displaced memory of other processes to other nodes.",
     not_when: &[
         ("interleave", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
         ("limit", "the process is at the memory limit of its container, so it does not grow"),
@@ -270,7 +270,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                wrong for one that does. Nothing is moved now: new pages would fill the node again."
             .to_owned(),
         or_else: vec![
-            "If the process has stopped growing, and little of its memory is on other nodes, remote_pct is near 0.".to_owned(),
+            "If the process has stopped growing, and little of its memory is on other nodes, remote_pct is \
+             near 0.".to_owned(),
         ],
     }
 }

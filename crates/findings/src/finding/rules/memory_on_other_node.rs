@@ -16,8 +16,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
-    about: "An unbound process or group runs on one node and has memory on others. It is a warning if the kernel \
-            placed that memory. If NUMA balancing is on, the rule needs memory that is in use.",
+    about: "An unbound process or group runs on one node and has memory on others. The finding is a warning \
+            if the kernel placed that memory. If NUMA balancing is on, the memory must be in use.",
     not_when: &[
         ("balancing-repairs", "its placement is already changing, by NUMA balancing or by hand"),
         ("cold", "nothing uses its memory on the other nodes"),
@@ -36,12 +36,14 @@ pub(super) static RULE: Rule = Rule {
         ),
         (
             "own-policies",
-            "memory policies set the node of 80 % or more of its memory (20 % or more, or unknown policies: only a note)",
+            "memory policies set the node of 80 % or more of its memory (20 % or more, or unknown policies: \
+             only a note)",
         ),
         ("others-map-it", "processes that numatop-ng does not see also map the shared memory (only a note)"),
         (
             "unused",
-            "NUMA balancing is on, and neither accesses nor hinting faults show use of this memory (only a note)",
+            "NUMA balancing is on, and neither accesses nor hinting faults show use of this memory (only a \
+             note)",
         ),
     ],
     of: &[SubjectKind::Process, SubjectKind::Group],

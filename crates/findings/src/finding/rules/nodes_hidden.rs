@@ -13,7 +13,7 @@ pub(super) static RULE: Rule = Rule {
     title: "The machine hides its nodes",
     about: "The machine shows fewer nodes than sockets: memory of another socket looks local.",
     not_when: &[
-        ("one-socket", "the machine has no more sockets than nodes"),
+        ("one-socket", "the machine has at least as many nodes as sockets"),
         ("vm", "the machine is virtual: sockets of one core, or a generic virtual CPU"),
     ],
     of: &[SubjectKind::Host],

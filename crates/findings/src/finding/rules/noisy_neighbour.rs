@@ -51,19 +51,24 @@ const BIGGER: f64 = 4.0;
 pub(super) static RULE: Rule = Rule {
     id: "noisy-neighbour",
     title: "A neighbour slows the process down",
-    about: "A process needs twice the cycles per instruction of processes with the same name on other nodes, and \
-            its node is far busier. It is a warning only if the node makes many counted memory accesses. Where \
-            nodes are hidden, sockets are compared.",
+    about: "A process needs twice the cycles per instruction of processes with the same name on other nodes, \
+            and its node is far busier. The finding is a warning only if the node makes many counted memory \
+            accesses. Where nodes are hidden, sockets are compared.",
     not_when: &[
         ("different-work", "a process with the same name on the same node also needs only half the cycles"),
-        ("phases", "instructions per CPU second of the process or of its twins change by a quarter"),
-        ("start", "the process or its twins are younger than 60 s"),
+        (
+            "phases",
+            "the process, or a process it is compared with, changes its instructions per second of \
+                    CPU time by 25 %",
+        ),
+        ("start", "the process, or a process it is compared with, is younger than 60 s"),
         ("no-twin", "no process with the same name runs on another node"),
-        ("bigger", "the process has four times the memory of its twins"),
+        ("bigger", "the process has four times the memory of the processes it is compared with"),
         ("explained", "remote shares, busy siblings or clock rates also differ"),
         (
             "alone",
-            "other programs use less than two CPUs on its node, or less than twice as many as on the nodes of its twins",
+            "other programs use less than two CPUs on its node, or less than twice as many as on the nodes \
+             of the compared processes",
         ),
     ],
     of: &[SubjectKind::Process],
@@ -343,8 +348,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let used = view.cpus(of);
     let mut or_else = vec![format!(
-        "If the other process does different work, compare their requests per second. It needs {} cycles per \
-         instruction, this one {}.",
+        "If the other process does different work, compare their requests per second. The other process \
+         needs {} cycles per instruction, and this one {}.",
         number(middle),
         number(cpi)
     )];

@@ -18,7 +18,8 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "page-cache-fills-node",
     title: "Page cache fills its node",
-    about: "Page cache fills the node where a process runs, so 20 % of its memory, or its new memory, is on other nodes.",
+    about: "Page cache fills the node where a process runs. As a result, 20 % of its memory is on other \
+            nodes, or new memory is allocated there.",
     not_when: &[
         ("shm", "the file pages are shared memory or tmpfs, which cannot be dropped"),
         ("dirty", "half or more of the file pages are dirty and must be written back first"),
@@ -215,8 +216,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk,
         or_else: vec![format!(
-            "If the page cache is the working set of the process, major_faults_per_s rises, and the process needs \
-             a larger node. It has {} a second.",
+            "If the page cache is the working set of the process, major_faults_per_s rises, and the process \
+             needs a larger node. major_faults_per_s is {} now.",
             view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
                 .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
         )],

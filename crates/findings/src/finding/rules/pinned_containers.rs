@@ -128,8 +128,8 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         stop: super::watermark_stop(view, &Subject::Node(to[0])),
         risk: format!("The group stalls while its memory moves. {RISK_OF_MOVE}"),
         or_else: vec![
-            "If processes of other groups use that memory, too, mem_bytes_by_node of those groups has little of \
-             it. Shared memory is charged to the group that touched it first."
+            "If other groups also use that memory, mem_bytes_by_node shows little of it for them: shared \
+             memory is charged to the group that touched it first."
                 .to_owned(),
         ],
     }

@@ -20,8 +20,8 @@ const AT_QUOTA_PCT: f64 = 80.0;
 pub(super) static RULE: Rule = Rule {
     id: "quota-throttled",
     title: "Throttled by its CPU quota",
-    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs are idle. It is a warning if \
-            the container's average use is below its quota.",
+    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs are idle. The finding \
+            is a warning if the container's average use is below its quota.",
     not_when: &[
         ("host-busy", "less than one CPU is idle: the quota protects other programs"),
         ("nice", "tasks with a nice value of 10 or more use half of its time or more"),
@@ -142,8 +142,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk: "Other programs get less CPU time when the machine is busy.".into(),
         or_else: vec![format!(
-            "If the container has more threads than its quota has CPUs (GOMAXPROCS, ActiveProcessorCount of a \
-             JVM), fewer threads help, too. It has {} threads.",
+            "If the container has more threads than its quota has CPUs (GOMAXPROCS, ActiveProcessorCount of \
+             a JVM), use fewer threads. The container has {} threads.",
             of.task().map_or(0, |task| task.threads)
         )],
     }

@@ -20,8 +20,8 @@ const MATTERS_CPUS: f64 = 0.5;
 pub(super) static RULE: Rule = Rule {
     id: "shared-cores",
     title: "Two containers share cores",
-    about: "The cpusets of two containers name the same cores, and both containers slow each other down. It is a \
-            warning if cores outside all cpusets are idle.",
+    about: "The cpusets of two containers name the same cores, and both containers slow each other down. The \
+            finding is a warning if cores outside all cpusets are idle.",
     not_when: &[
         (
             "pool",

@@ -23,8 +23,9 @@ const STATE_PCT: f64 = 5.0;
 pub(super) static RULE: Rule = Rule {
     id: "sibling-contention",
     title: "Threads share cores despite idle cores",
-    about: "A process or container shares its cores with busy SMT siblings for half of its time while whole cores \
-            of its nodes are idle. It is a warning if counters show the cost, or its affinity has too few cores.",
+    about: "A process or container shares its cores with busy SMT siblings for half of its time while whole \
+            cores of its nodes are idle. The finding is a warning if counters show the cost, or its affinity \
+            has too few cores.",
     not_when: &[
         ("no-idle-core", "too few whole cores are idle among its allowed CPUs, or outside all cpusets"),
         ("fast", "busy siblings do not slow it: IPC stays at 90 % or more"),

@@ -17,15 +17,15 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-nodes",
     title: "Spread over nodes, would fit on fewer",
-    about: "An unbound process or group is spread over several nodes, and fits on fewer. It is a warning if the \
-            kernel placed its memory. Containers count as a whole.",
+    about: "An unbound process or group is spread over several nodes, and fits on fewer. The finding is a \
+            warning if the kernel placed its memory. Containers count as a whole.",
     not_when: &[
         ("shards", "nothing shows that its threads use memory of other nodes"),
         ("interleave", "its policy interleaves memory or names nodes"),
         (
             "needs-all",
-            "its load or memory fits on no smaller set of nodes; or, for a container with a cpuset, fewer nodes \
-             have too few cores outside other cpusets",
+            "its load or its memory does not fit on fewer nodes; or other cpusets leave too few cores there \
+             (only for containers with a cpuset)",
         ),
         ("bound", "its affinity or cpuset excludes some nodes"),
         ("converging", "its placement is changing"),
@@ -36,11 +36,13 @@ pub(super) static RULE: Rule = Rule {
         ("group", "the process shares a large object: its group is judged instead"),
         (
             "bandwidth",
-            "each remaining node would get 50 memory accesses per us or more: more memory controllers serve the process better",
+            "each remaining node would get 50 memory accesses per us or more: more memory controllers serve \
+             the process better",
         ),
         (
             "own-policies",
-            "memory policies set the node of 80 % or more of its memory (20 % or more, or unknown policies: only a note)",
+            "memory policies set the node of 80 % or more of its memory (20 % or more, or unknown policies: \
+             only a note)",
         ),
         ("others-map-it", "processes that numatop-ng does not see also map the shared memory (only a note)"),
         ("vm", "the process is a virtual machine, which can have its own nodes (only a note)"),
@@ -195,7 +197,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         runs: moves::who_runs(view, of).0,
         placed: &placed,
         remote: REMOTE_PCT.id,
-        or_else: "If its threads use only memory of their own node, hint_remote_pct is near 0 and node_migrations_per_s is low.",
+        or_else: "If its threads use only memory of their own node, hint_remote_pct is near 0 and \
+                  node_migrations_per_s is low.",
     };
     advise_fewer(view, of, seen, &subject, commands, undo)
 }
@@ -240,7 +243,8 @@ pub(super) fn advise_fewer(
         |metric, from, to, below| Check { metric, of: watched.clone(), from, to, below, within_s: 60.0 };
     Advice {
         sentence: sentence(format!(
-            "{} on {over} nodes, and {} % of {whose} memory is remote from where {they}; {need} {} CPUs and {}: {} would do.",
+            "{} on {over} nodes, and {} % of {whose} memory is remote from where {they}; {need} {} CPUs and \
+             {}: {} would do.",
             subject.runs,
             number(memory),
             number(view.need(of)),
@@ -253,7 +257,8 @@ pub(super) fn advise_fewer(
         check: vec![check(subject.remote, from, (rest + 2.0 * placed.error).max(5.0), true)],
         stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(&row) * 10.0, false)],
         risk: format!(
-            "Fewer memory controllers and caches serve the program: near their limit it gets slower. {RISK_OF_MOVE}"
+            "Fewer memory controllers and caches serve the program: near their limit it gets slower. \
+             {RISK_OF_MOVE}"
         ),
         or_else: moves::other_users(of).into_iter().chain([subject.or_else.to_owned()]).collect(),
     }

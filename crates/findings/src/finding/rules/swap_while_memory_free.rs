@@ -21,7 +21,11 @@ pub(super) static RULE: Rule = Rule {
     about: "Pages go to swap and a node is at its low watermark, while another node has free memory.",
     not_when: &[
         ("limit", "a container at its memory limit explains the swapping"),
-        ("proactive", "no node is at the watermark that wakes kswapd: the reclaim was requested"),
+        (
+            "proactive",
+            "no node is below the watermark that wakes kswapd: a program requested the reclaim \
+                       (memory.reclaim)",
+        ),
         ("full-everywhere", "no node has free memory"),
         ("way-back", "pages are read from swap, but none are written to it"),
         ("zram", "pages go to compressed memory, not to a disk (at most a warning)"),

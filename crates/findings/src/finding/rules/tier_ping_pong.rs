@@ -139,7 +139,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     Advice {
         sentence: sentence(format!(
-            "Each second {} pages of node {node} go to slower memory and {} come back; the transfers take {} % of a CPU.",
+            "Each second {} pages of node {node} go to slower memory and {} come back; the transfers take {} \
+             % of a CPU.",
             number(demoted),
             number(promoted),
             number(busy)
@@ -147,9 +148,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands: limit.map(|_| set(less)).into_iter().collect(),
         undo: limit.map(|limit| set(limit as f64)).into_iter().collect(),
         check: vec![falls(PROMOTED.id, promoted), falls(DEMOTED.id, demoted)],
-        risk: "This affects the whole machine: memory in use stays longer on the slow tier.".into(),
+        risk: "This setting affects the whole machine: pages in use stay longer on the slow tier.".into(),
         or_else: vec![
-            "If more memory is in use than the fast nodes have, lower the memory limits of containers or run fewer programs."
+            "If more memory is in use than the fast nodes have, lower the memory limits of containers or run \
+             fewer programs."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -15,7 +15,8 @@ const RECLAIM_DISTANCE: u32 = 30;
 pub(super) static RULE: Rule = Rule {
     id: "zone-reclaim",
     title: "A node is reclaimed, another has room",
-    about: "vm.zone_reclaim_mode is set, and allocations reclaim pages of a node although a near node has free memory.",
+    about: "vm.zone_reclaim_mode is set, and allocations reclaim pages of a node although a near node has \
+            free memory.",
     not_when: &[
         ("unused", "the mode is set but has no effect, because the nodes have room"),
         ("far", "the free memory is at a distance above 30, which zone reclaim avoids on purpose"),
@@ -114,7 +115,8 @@ fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         risk: "This affects the whole machine: allocations that were kept local can go to other nodes."
             .into(),
         or_else: vec![format!(
-            "A tuning profile can set the mode again: check vm.zone_reclaim_mode after a reboot. It is {} now.",
+            "A tuning profile can set the mode again: check vm.zone_reclaim_mode after a reboot. The mode is \
+             {} now.",
             view.snapshot.zone_reclaim_mode.unwrap_or(0)
         )],
         ..Advice::default()

@@ -192,8 +192,8 @@ pub fn compare(old: &Profile, new: &Profile, width: usize) -> String {
     text += &compared_matrix("latency, ns", (&old.latency_ns, &new.latency_ns), LATENCY, old);
     text += &compared_matrix("reads, GB/s", (&old.read_gbs, &new.read_gbs), BANDWIDTH, old);
     let single = [
-        ("line transfer within a core, ns", old.lines_ns.core, new.lines_ns.core),
-        ("line transfer within a cache, ns", old.lines_ns.llc, new.lines_ns.llc),
+        ("cache line transfer between threads of a core, ns", old.lines_ns.core, new.lines_ns.core),
+        ("cache line transfer between cores that share a cache, ns", old.lines_ns.llc, new.lines_ns.llc),
         ("page walk, ns", old.walk_ns, new.walk_ns),
         ("both threads of a core, additions", old.smt.additions, new.smt.additions),
         ("both threads of a core, memory", old.smt.memory, new.smt.memory),
@@ -254,7 +254,8 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     for found in slit(profile) {
         lines.push(match found {
             Slit::NoDifference { distances: (near, far), percent } => {
-                format!("SLIT distances are {near} and {far}, but measured latencies differ by only {percent:.0} %")
+                format!("SLIT distances are {near} and {far}, but measured latencies differ by only \
+                         {percent:.0} %")
             }
             Slit::WrongOrder { nearer, farther } => format!(
                 "according to SLIT, memory of {} is nearer to CPUs of {} than memory of {} to CPUs of {}; the \
@@ -268,7 +269,8 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     }
     if let Some([near, far]) = profile.hidden_nodes.as_deref() {
         lines.push(format!(
-            "pages of one node have two latencies ({near:.0} % and {far:.0} % of the pages): the firmware can hide nodes"
+            "pages of one node have two latencies ({near:.0} % and {far:.0} % of the pages): the firmware \
+             can hide nodes"
         ));
     }
     if lines.is_empty() {

@@ -54,7 +54,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let skel = object::load("page_allocs", open)?;
     let bytes = maps.possible_cpus as usize * size_of::<AllocPace>();
     let paces =
-        Mapping::new(skel.maps.alloc_pace.as_fd(), bytes).context("mapping the counts of allocations")?;
+        Mapping::new(skel.maps.alloc_pace.as_fd(), bytes).context("mmap of the counters of allocations")?;
     let attached = Attached::all(skel, "loaded, attached to page allocation")?;
     Ok(Box::new(PageProbe { attached, paces, pace: RefCell::new(Pace::new(shared.page_budget)) }))
 }

@@ -57,7 +57,7 @@ impl<'a> Bytes<'a> {
         }
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let (first, rest) = self.0.split_first().ok_or(Malformed("the data end inside a number"))?;
+            let (first, rest) = self.0.split_first().ok_or(Malformed("the data ends inside a number"))?;
             self.0 = rest;
             let bits = u64::from(first & 0x7f);
             if shift == 63 && bits > 1 {
