@@ -25,12 +25,14 @@ use crate::model::machine::PlaceMoves;
 use crate::model::memory::{ObjectId, ObjectNodes};
 use crate::model::process::ProcessId;
 use crate::model::sample::{
-    CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Names, NodeRaw, PagesByPolicy,
+    CpuRaw, FilePages, Flow, GroupRaw, Hints, HostFacts, MachineRaw, Missing, Names, NodeRaw, PagesByPolicy,
     PagesFound, PlacementRaw, PolicyBytes, Pressure, Sample, SelfUsage, TaskRaw, VmStat,
 };
 use crate::model::sockets::{SocketRoute, SocketTraffic, SocketUse};
-use crate::model::topology::{Cpu, Node, Topology};
-use crate::model::turns::{DEMOTION, FreeBlocks, Interrupts, NodeTier, PROMOTE_LIMIT, SchedExt, TierPages};
+use crate::model::topology::{Cpu, Llc, Node, Topology};
+use crate::model::turns::{
+    CacheId, CacheUse, DEMOTION, FreeBlocks, Interrupts, NodeTier, PROMOTE_LIMIT, SchedExt, TierPages,
+};
 use crate::model::units::{CpuId, NodeId};
 
 pub use self::actor::Actor;
@@ -101,6 +103,8 @@ pub struct Machine {
     pub object_nodes: BTreeMap<ObjectId, ObjectNodes>,
     /// The sched_ext scheduler that is loaded, by its name.
     pub scheduler: Option<(String, Arc<SchedExt>)>,
+    /// The CPU monitors its L3 caches, as resctrl shows it.
+    pub monitors_caches: bool,
     /// Losses by cause, cumulative.
     pub lost: BTreeMap<String, u64>,
     /// Of the next sample.
@@ -114,6 +118,8 @@ pub struct Machine {
     step_began_ns: u64,
     began: bool,
     serials: u64,
+    /// Accesses to local and to remote memory in the last step, by CPU.
+    accesses: BTreeMap<u32, [u64; 2]>,
     rows: BTreeMap<u64, Arc<TaskRaw>>,
 }
 
@@ -176,6 +182,7 @@ impl Machine {
             tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
             object_nodes: BTreeMap::new(),
             scheduler: None,
+            monitors_caches: false,
             lost: BTreeMap::new(),
             notes: vec![],
             groups: BTreeMap::new(),
@@ -184,6 +191,7 @@ impl Machine {
             step_began_ns: 0,
             began: false,
             serials: 0,
+            accesses: BTreeMap::new(),
             rows: BTreeMap::new(),
             host: Arc::new(host),
         }
@@ -245,6 +253,7 @@ impl Machine {
                 socket_traffic: Arc::new(self.socket_traffic(to_ns)),
                 accelerators: Arc::new(self.accelerators()),
                 place_moves: Arc::new(self.place_moves()),
+                cache_use: Arc::new(self.cache_use(to_ns - from_ns)),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -319,6 +328,29 @@ impl Machine {
         (0..).zip(places).map(|(place, moves)| (place, Arc::new(moves))).collect()
     }
 
+    /// Each counted access moves a line. A cache is full at 4 GB/s.
+    fn cache_use(&self, over_ns: u64) -> BTreeMap<CacheId, Arc<CacheUse>> {
+        const LINE: u64 = 64;
+        const FULL_AT: u64 = 4_000_000_000;
+        let of_llc = |llc: &Llc| {
+            let per_s = |at: &[usize]| {
+                let counted = llc.cpus.iter().filter_map(|cpu| self.accesses.get(&cpu.0));
+                let lines: u64 = counted.map(|counts| at.iter().map(|at| counts[*at]).sum::<u64>()).sum();
+                lines * LINE * 1000 / (over_ns / 1_000_000).max(1)
+            };
+            let (total, size) = (per_s(&[0, 1]), llc.size_bytes.unwrap_or(0));
+            let occupancy = u128::from(size) * u128::from(total.min(FULL_AT)) / u128::from(FULL_AT);
+            let rate = |bytes| if over_ns > 0 { Ok(bytes) } else { Err(Missing::FirstInterval) };
+            let domain = CacheUse {
+                occupancy_bytes: Ok(occupancy as u64),
+                total_bytes_per_s: rate(total),
+                local_bytes_per_s: rate(per_s(&[0])),
+            };
+            Some((CacheId { cpu: llc.cpus.first()?.0, node: None }, Arc::new(domain)))
+        };
+        self.host.topology.llcs.iter().filter(|_| self.monitors_caches).filter_map(of_llc).collect()
+    }
+
     /// The node with the kinds of its pages of files, unless a plan has set them.
     fn with_file_pages(&self, node: &NodeRaw) -> NodeRaw {
         let shared = |actor: &Actor| {
@@ -340,6 +372,7 @@ impl Machine {
         }
         let places = Places::new(self, to_ns - from_ns);
         let (mut rows, mut exited) = (BTreeMap::new(), Vec::new());
+        self.accesses.clear();
         for actor in &self.actors {
             let row = match self.rows.remove(&actor.serial) {
                 Some(row) if actor.asleep => row,
@@ -348,7 +381,8 @@ impl Machine {
                     let step = places.step_of(actor, from_ns, to_ns, self.busy);
                     actor.work(&mut row, &step, &self.host, self.ghz, self.by_node);
                     row.cpu = places.last_cpu(actor, second);
-                    charge(&mut self.cpus, actor, &step, &places, (&self.host, self.ghz));
+                    let sums = (&mut self.cpus[..], &mut self.accesses);
+                    charge(sums, actor, &step, &places, (&self.host, self.ghz));
                     count_pages(&mut self.nodes, actor, &step);
                     count_hints(&mut self.cpus, &mut self.vm, actor, &step, row.cpu);
                     Arc::new(row)
@@ -583,8 +617,14 @@ fn run_ns(pct: f64, busy: f64, step_ns: u64) -> u64 {
     (pct * busy * (step_ns as f64 / 100.0)) as u64
 }
 
-/// Adds the work of an actor to the CPUs that it was on.
-fn charge(cpus: &mut [CpuRaw], actor: &Actor, step: &Step, places: &Places, (host, ghz): (&HostFacts, f64)) {
+/// Adds the work of an actor to the CPUs that it was on, and its accesses.
+fn charge(
+    (cpus, accesses): (&mut [CpuRaw], &mut BTreeMap<u32, [u64; 2]>),
+    actor: &Actor,
+    step: &Step,
+    places: &Places,
+    (host, ghz): (&HostFacts, f64),
+) {
     for (node, ns) in &step.run_ns {
         let on = places.on(actor, *node);
         let share = ns / on.len().max(1) as u64;
@@ -597,7 +637,10 @@ fn charge(cpus: &mut [CpuRaw], actor: &Actor, step: &Step, places: &Places, (hos
             let cpu = &mut cpus[*at];
             cpu.busy_ns += share;
             cpu.switches += grown(switches, step.from_ns, step.to_ns);
-            actor.counted(*node, share, step.smt_busy, ghz).add_to(&mut cpu.slots, host, step.all_roles);
+            let counted = actor.counted(*node, share, step.smt_busy, ghz);
+            counted.add_to(&mut cpu.slots, host, step.all_roles);
+            let [local, remote] = accesses.entry(cpu.id).or_default();
+            (*local, *remote) = (*local + counted.local, *remote + counted.remote);
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod access;
 pub mod allowed;
 pub mod amounts;
 pub mod balancing;
+pub mod cache_use;
 pub mod columns;
 pub mod container;
 pub mod counters;

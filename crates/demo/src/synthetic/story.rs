@@ -91,6 +91,7 @@ pub fn machine() -> Machine {
         is_nodeless: false,
     };
     machine.held = vec![(TRAINER, vec![gpu])];
+    machine.monitors_caches = true;
     machine.plan = Some(Box::new(live));
     machine.state.load_hundredths = Some([1512, 1487, 1390]);
     machine

@@ -1,5 +1,6 @@
 //! Everything about the host that decides what can be measured here, gathered once.
 
+use crate::collect::turns::resctrl;
 use crate::host::cgroups::{self, Hierarchy};
 use crate::host::fact::Fact;
 use crate::host::kernel::KernelFacts;
@@ -20,6 +21,8 @@ pub struct HostCheck {
     pub topology: Fact<Topology>,
     /// /proc is that of the kernel, and not an empty directory.
     pub proc_mounted: bool,
+    /// Some resctrl file system is mounted.
+    pub resctrl_mounted: bool,
 }
 
 impl HostCheck {
@@ -36,6 +39,7 @@ impl HostCheck {
             cgroups: cgroups::choose(roots),
             topology: crate::host::topology::read(roots.machine).map_err(|error| format!("{error:#}")).into(),
             proc_mounted: root.join("proc/self").symlink_metadata().is_ok(),
+            resctrl_mounted: resctrl::mount(roots.machine).is_ok(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod free_blocks;
 mod interrupts;
+pub mod resctrl;
 mod scheduler;
 pub mod tiers;
 
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use self::free_blocks::Buddies;
 use self::interrupts::Devices;
+use self::resctrl::Monitors;
 use self::scheduler::Scheduler;
 use self::tiers::Tiers;
 use super::probes::Reasons;
@@ -31,6 +33,7 @@ fn all() -> Vec<Turn> {
         turn(Facility::FreeBlocks, Duration::ZERO, 99, Buddies::default()),
         // Rates are over the interval, so that counts are read with each sample.
         turn(Facility::MemoryTiers, Duration::ZERO, 0, Tiers::default()),
+        turn(Facility::CacheUse, Duration::ZERO, 99, Monitors::default()),
     ]
 }
 

@@ -4,7 +4,9 @@
 use super::counters;
 use crate::metric::node::*;
 use crate::metric::over::Located;
-use crate::metric::{Metric, accelerators, balancing, free_blocks, needs, pages, placement, sockets, tiers};
+use crate::metric::{
+    Metric, accelerators, balancing, cache_use, free_blocks, needs, pages, placement, sockets, tiers,
+};
 use crate::model::counters::{COUNTERS, Counter, NR_COUNTERS};
 use crate::model::event::Role;
 use crate::model::sample::{NodeRaw, Slot};
@@ -447,6 +449,12 @@ fn moved(now: NodeNow<'_>, pages: fn(&TierPages) -> Option<u64>) -> Option<Numbe
     now.node.counts.tier_pages.as_ref().and_then(pages).map(Number::Whole)
 }
 
+/// Bytes in the interval, of a rate.
+fn bytes_of(now: NodeNow<'_>, rate: &Metric<Node>) -> Option<Number> {
+    let rate = rate.read(now.node, now.snapshot).ok()?.number()?;
+    Some(Number::Scaled(rate * now.snapshot.interval_ns? as f64 * NS))
+}
+
 fn huge_free(now: NodeNow<'_>) -> Option<Number> {
     free_blocks::of(now.node, now.snapshot).ok()?.huge_bytes_free().map(Number::Scaled)
 }
@@ -535,6 +543,12 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
                                                           tier.";
     |now| moved(now, |pages| pages.demoted), column "demoted_pages" of tiers::DEMOTED,
         family Sum(1.0) => "numatop_node_demoted_pages" "Pages demoted from this node to a slower memory tier.";
+    |now| bytes_of(now, &cache_use::NODE_MBM), column "mbm_bytes" of cache_use::NODE_MBM,
+        family Sum(1.0) => "numatop_node_mbm_bytes"
+        "Bytes between the L3 caches of the node and all memory, as the CPU monitors them (resctrl).";
+    |now| bytes_of(now, &cache_use::NODE_MBM_LOCAL), column "mbm_local_bytes" of cache_use::NODE_MBM_LOCAL,
+        family Sum(1.0) => "numatop_node_mbm_local_bytes"
+        "Bytes between the L3 caches of the node and its own memory, as the CPU monitors them (resctrl).";
 };
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The metrics of sockets and L3 domains: sums over their CPUs, with the ids and meanings that nodes have.
 
+use super::cache_use;
 use super::counters::{self, Formula};
 use super::host::no_irq;
 use super::over::{Over, Quotient};
@@ -28,6 +29,9 @@ pub static CPU_SET_METRICS: &[Metric<CpuSet>] = &[
     LLC_MPKI,
     LMA_PER_S,
     RMA_PER_S,
+    cache_use::OCCUPANCY,
+    cache_use::MBM,
+    cache_use::MBM_LOCAL,
 ];
 
 const fn set(

@@ -4,7 +4,7 @@ use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, pages};
 use crate::metric::host::{NO_STEAL, no_irq};
 use crate::metric::{
-    balancing, counters, free_blocks, hardware, interrupts, on_cpus, placement, since_boot, tiers,
+    balancing, cache_use, counters, free_blocks, hardware, interrupts, on_cpus, placement, since_boot, tiers,
 };
 use crate::model::event::Role;
 use crate::model::facility::Facility;
@@ -75,6 +75,8 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     tiers::PROMOTED,
     tiers::DEMOTED,
     tiers::CANDIDATES,
+    cache_use::NODE_MBM,
+    cache_use::NODE_MBM_LOCAL,
     hardware::DISTANCE,
     hardware::LATENCY,
     hardware::BANDWIDTH,

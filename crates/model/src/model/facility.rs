@@ -80,6 +80,8 @@ pub enum Facility {
     NodePages,
     /// Memory tiers of nodes, and pages that move between them.
     MemoryTiers,
+    /// Use of L3 caches and of memory bandwidth, as the CPU monitors them (resctrl).
+    CacheUse,
     /// Pages freed on each node, and by whom.
     Reclaim,
     /// Watermarks of each node.
@@ -112,7 +114,7 @@ impl Facility {
     pub const ESSENTIAL: [Facility; 3] = [Facility::CpuTime, Facility::TaskWalk, Facility::Exits];
 
     /// Facilities that rules know from facts about a host, beside probes that list their features.
-    pub const JUDGED: [Facility; 21] = [
+    pub const JUDGED: [Facility; 22] = [
         Facility::CpuTime,
         Facility::TaskWalk,
         Facility::Exits,
@@ -130,6 +132,7 @@ impl Facility {
         Facility::Counter(Role::Branch),
         Facility::NumaFields,
         Facility::DeviceIrqs,
+        Facility::CacheUse,
         Facility::NodeMemory,
         Facility::NodePages,
         Facility::Watermarks,

@@ -12,11 +12,11 @@ use super::machine::PlaceMoves;
 use super::memory::{ObjectId, ObjectNodes};
 use super::process::ProcessId;
 use super::sockets::SocketTraffic;
-use super::turns::{DeviceInterrupts, FreeBlocks, NodeTier, SchedExt, TierPages};
+use super::turns::{CacheId, CacheUse, DeviceInterrupts, FreeBlocks, NodeTier, SchedExt, TierPages};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
-/// recordings; neither tag nor name ever changes. 39 is the next one. Recordings without the facility, if one
+/// recordings; neither tag nor name ever changes. 41 is the next one. Recordings without the facility, if one
 /// is given, lack the input.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
@@ -80,6 +80,8 @@ inputs! {
     /// Traffic of IP sockets since it began to be counted. A process that rests for long is left out, and begins at 0 when it
     /// returns.
     socket_traffic: ProcessId => SocketTraffic = 38, Some(Facility::SocketTraffic);
+    /// Use of L3 domains and of memory bandwidth. Domains with isolated CPUs only are left out.
+    cache_use: CacheId => CacheUse = 40, Some(Facility::CacheUse);
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

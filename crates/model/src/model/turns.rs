@@ -1,13 +1,14 @@
 //! Parts of the machine that are read in turns: free memory of a node by the size of its blocks, interrupts of devices by the nodes
-//! whose CPUs handled them, memory tiers with the pages that the kernel moves between them, and a scheduler that a BPF
-//! program provides (sched_ext).
+//! whose CPUs handled them, memory tiers with the pages that the kernel moves between them, use of L3 caches, and a scheduler
+//! that a BPF program provides (sched_ext).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::coded::coded;
+use crate::model::coded::{Copied, Key, coded};
+use crate::model::sample::{Missing, Reading};
 use crate::model::sums::sums;
 use crate::model::units::NodeId;
 
@@ -165,6 +166,40 @@ impl TierPages {
             demoted: since(self.demoted, before.demoted),
             demoted_asked: since(self.demoted_asked, before.demoted_asked),
         }
+    }
+}
+
+/// An L3 domain, or the part of one that belongs to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CacheId {
+    /// The lowest CPU of the domain.
+    pub cpu: u32,
+    /// The node of a part that has its own monitors (sub-NUMA clustering); `None` for the whole domain.
+    pub node: Option<NodeId>,
+}
+
+coded!(CacheId { cpu, node });
+
+impl Copied for CacheId {}
+impl Key for CacheId {}
+
+/// Use of an L3 domain by all control groups of resctrl together, as the monitors of the CPU count it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Bytes in the cache now.
+    pub occupancy_bytes: Reading<u64>,
+    /// Bytes per second between the cache and all memory (MBM total), between the last two readings of each file.
+    pub total_bytes_per_s: Reading<u64>,
+    /// The part of these with memory of its own node (MBM local).
+    pub local_bytes_per_s: Reading<u64>,
+}
+
+coded!(CacheUse { occupancy_bytes, total_bytes_per_s, local_bytes_per_s });
+
+impl Default for CacheUse {
+    fn default() -> CacheUse {
+        let none = || Err(Missing::FirstInterval);
+        CacheUse { occupancy_bytes: none(), total_bytes_per_s: none(), local_bytes_per_s: none() }
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::{Arc, LazyLock};
 use super::cells::RowGroup;
 use super::column::{Cell, Column, Get, columns};
 use super::interval::{Interval, LocatedSums};
-use crate::metric::amounts::{NODE_AMOUNTS, NodeNow, events};
+use crate::metric::amounts::{NODE_AMOUNTS, NS, NodeNow, events};
 use crate::metric::matrix::{PAIR_METRICS, PairMetric};
 use crate::metric::over::Located;
+use crate::metric::{Metric, cache_use};
 use crate::model::event::Role;
 use crate::model::sample::Flow;
 use crate::model::topology::format_cpulist;
@@ -125,6 +126,15 @@ impl PlaceRow {
     fn events(&self, role: Role) -> Option<f64> {
         events(&self.set().on_cpus.slots, &self.interval.snapshot, role)
     }
+
+    fn number(&self, metric: &Metric<CpuSet>) -> Option<f64> {
+        metric.read(self.set(), &self.interval.snapshot).ok()?.number()
+    }
+
+    /// The sum over the interval of a rate.
+    fn sum(&self, rate: &Metric<CpuSet>) -> Option<f64> {
+        Some(self.number(rate)? * self.interval.snapshot.interval_ns? as f64 * NS)
+    }
 }
 
 /// The columns of either table: its id, and the same amounts.
@@ -147,6 +157,9 @@ macro_rules! places {
                 "llc_misses" Int row.events(Role::Llc);
                 "lma" Int row.events(Role::Lma);
                 "rma" Int row.events(Role::Rma);
+                "llc_occupancy_bytes" Int row.number(&cache_use::OCCUPANCY);
+                "mbm_bytes" Int row.sum(&cache_use::MBM);
+                "mbm_local_bytes" Int row.sum(&cache_use::MBM_LOCAL);
             }
         }
     };

@@ -34,6 +34,16 @@ pub fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
+/// Where the first file system of this type is mounted, of a `mountinfo`.
+pub fn first_of_type(mountinfo: &str, kind: &str) -> Option<PathBuf> {
+    let at = |line: &str| {
+        let (front, back) = line.split_once(" - ")?;
+        let at = front.split(' ').nth(4)?;
+        (back.split(' ').next()? == kind).then(|| unescaped(at).into())
+    };
+    mountinfo.lines().find_map(at)
+}
+
 /// The mounts that this process sees.
 pub fn own_mounts() -> Vec<Mount> {
     mounts(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use crate::metric::accelerators::held_by;
 use crate::metric::format::short;
 use crate::metric::host::{self, HostMetric};
-use crate::metric::{Metric, Unit, Value, free_blocks, matrix, node, since_boot, tiers};
+use crate::metric::{Metric, Unit, Value, cache_use, free_blocks, matrix, node, since_boot, tiers};
 use crate::model::topology::{self, Device, Topology, format_cpulist};
 use crate::model::turns::DeviceInterrupts;
 use crate::model::units::{CpuId, NodeId};
@@ -46,6 +46,7 @@ const TIER: [Named; 4] = [
     ("demoted/s", &tiers::DEMOTED),
     ("candidates/s", &tiers::CANDIDATES),
 ];
+const MONITORED: [Named; 2] = [("all", &cache_use::NODE_MBM), ("local", &cache_use::NODE_MBM_LOCAL)];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
     ("kswapd", &node::KSWAPD_PAGES_PER_S),
@@ -72,6 +73,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("caches", caches(topology, facts)),
         ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
+        ("L3 B/s", monitored(node, snapshot)),
         ("tier", tier(node, snapshot)),
         ("free", free(node, snapshot)),
         ("pages", format!("since boot: {}", values(&SINCE_BOOT, node, snapshot))),
@@ -101,6 +103,11 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
         .collect();
     let words = words.join(", ");
     reason.map_or(words.clone(), |why| format!("{words}: {}", clean_str(&why.to_string())))
+}
+
+/// Nothing where nothing is monitored.
+fn monitored(node: &Node, snapshot: &Snapshot) -> String {
+    if snapshot.inputs.cache_use.is_empty() { String::new() } else { values(&MONITORED, node, snapshot) }
 }
 
 /// Nothing where all memory is of one tier.

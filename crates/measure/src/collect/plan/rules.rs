@@ -21,6 +21,7 @@ pub(super) fn verdict(check: &HostCheck, facility: Facility) -> Verdict {
         Facility::Counter(role) => counter(check, role),
         Facility::NumaFields => numa_fields(check),
         Facility::DeviceIrqs => device_irqs(&check.topology),
+        Facility::CacheUse => cache_use(check),
         Facility::NodeMemory => topology(&check.topology).map(|_| ()),
         Facility::NodePages => node_pages(&check.topology),
         Facility::NewPages => new_pages(check),
@@ -166,6 +167,15 @@ fn device_irqs(facts: &Fact<Topology>) -> Verdict {
     let missing =
         "the machine has one node: every device is on the node of the CPUs that handle its interrupts";
     Err(Hindrance::new(Missing::Unsupported(missing.into()), []))
+}
+
+fn cache_use(check: &HostCheck) -> Verdict {
+    if check.resctrl_mounted {
+        return Ok(());
+    }
+    let missing = Missing::Unsupported("no resctrl file system is mounted".into());
+    let mount = "mount it, if /proc/cpuinfo lists cqm_llc or cqm_mbm_total, or on arm64 with MPAM";
+    Err(Hindrance::new(missing, [Advice::command(mount, "mount -t resctrl resctrl /sys/fs/resctrl")]))
 }
 
 fn any_counter(check: &HostCheck) -> Verdict {
