@@ -162,8 +162,9 @@ fn observe(plan: &mut Plan, trials: &[Trial]) {
             plan.observe(*part, failure(error));
         }
     }
-    // Nothing else builds on samples of memory use, which an emulator does not have, or on those of a PMU.
-    let alone = [Facility::MemoryUse, Facility::MemoryEvents];
+    // Nothing else builds on samples of memory use, which an emulator does not have, on those of a PMU, or on controllers, which
+    // virtual machines lack.
+    let alone = [Facility::MemoryUse, Facility::MemoryEvents, Facility::MemoryControllers];
     if failed.iter().all(|(part, _)| alone.contains(part)) {
         trials
             .iter()

@@ -17,6 +17,7 @@ use crate::collect::probes::{PROBES, Probe, Shared};
 use crate::collect::round::{Round, SHORT_FROM};
 use crate::collect::sched::SchedProbe;
 use crate::collect::tasks::{CgroupView, TaskProbe, can_find};
+use crate::collect::turns::dram;
 use crate::collect::{machine, object, proc_details};
 use crate::container::scope::Scope;
 use crate::host::isolation;
@@ -92,6 +93,8 @@ fn steps(check: &HostCheck, topology: &Topology, trials: &mut Vec<Trial>) -> Opt
         note(trials, probe.name, from_ref(&probe.facility), seen);
     }
     note(trials, "location of memory by node", &[Facility::Placement], placement());
+    let controllers = dram::try_out(Path::new("/"), topology).map(|seen| ((), seen));
+    note(trials, "memory controllers", &[Facility::MemoryControllers], controllers.map_err(Error::msg));
     note(trials, "memory in use", &[Facility::MemoryUse], memory_use(&store));
     note(trials, "accesses sampled by the PMU", &[Facility::MemoryEvents], memory_events(&store, topology))
 }

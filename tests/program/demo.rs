@@ -18,7 +18,9 @@ use std::time::Duration;
 use numatop_ng::collect::mappings::Mapping;
 use numatop_ng::metric::Value;
 use numatop_ng::model::counters::Counter;
+use numatop_ng::model::event::Role;
 use numatop_ng::model::sample::{Counts, Flow, Sample, TaskRaw};
+use numatop_ng::model::turns::DramTraffic;
 use numatop_ng::snapshot::{RowKind, derive};
 use numatop_ng::source::Source;
 use numatop_ng::source::demo::Demo;
@@ -62,6 +64,21 @@ fn cpus_do_what_tasks_do() {
             "{switches}, {}",
             sum[Counter::RunCount]
         );
+    }
+}
+
+#[test]
+fn controllers_count_the_accesses_of_cpus() {
+    for sample in samples(&mut demo_machine()) {
+        let host = demo_machine().host;
+        let slots: Vec<usize> = host.slots(Role::Lma).chain(host.slots(Role::Rma)).collect();
+        let counted =
+            sample.cpus.iter().flat_map(|cpu| slots.iter().map(|slot| cpu.slots[*slot].count)).sum::<u64>();
+        let bytes = |traffic: &std::sync::Arc<DramTraffic>| traffic.read.bytes;
+        let of_nodes: u64 = sample.inputs.node_dram.values().map(bytes).sum();
+        let of_sockets: u64 = sample.inputs.socket_dram.values().map(bytes).sum();
+        assert_eq!((of_nodes, of_sockets), (counted * 64, counted * 64));
+        assert_eq!((sample.inputs.node_dram.len(), sample.inputs.socket_dram.len()), (4, 2));
     }
 }
 

@@ -27,7 +27,9 @@ use numatop_ng::model::sample::{
     Resident, Sample, SelfUsage, Slot, TaskRaw, VmStat,
 };
 use numatop_ng::model::stacks::{BuildId, CodePlace, Frame, Function, Stack, StackBatch};
-use numatop_ng::model::turns::{DeviceInterrupts, FreeBlocks, Interrupts, NodeTier, SchedExt, TierPages};
+use numatop_ng::model::turns::{
+    DeviceInterrupts, DramCount, DramTraffic, FreeBlocks, Interrupts, NodeTier, SchedExt, TierPages,
+};
 use numatop_ng::model::units::NodeId;
 
 fn slot() -> impl Strategy<Value = Slot> {
@@ -131,6 +133,11 @@ fn inputs() -> impl Strategy<Value = Inputs> {
             Arc::make_mut(&mut inputs.free_blocks).insert(node, Arc::new(free));
             Arc::make_mut(&mut inputs.tiers).insert(node, Arc::new(tier));
             Arc::make_mut(&mut inputs.tier_pages).insert(node, Arc::new(tier_pages(promoted, read_mbs)));
+            let why = huge_bytes.map(|_| Missing::Lost("counted backwards".into()));
+            let read = DramCount { bytes: promoted, losses: 7, why };
+            let traffic = Arc::new(DramTraffic { read, write: DramCount::default() });
+            Arc::make_mut(&mut inputs.node_dram).insert(node, Arc::clone(&traffic));
+            Arc::make_mut(&mut inputs.socket_dram).insert(node.0, traffic);
         }
         if let Some((name, switch_all, rejected)) = scheduler {
             inputs.schedulers = Arc::new([(name, Arc::new(SchedExt { switch_all, rejected }))].into());

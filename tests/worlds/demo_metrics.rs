@@ -5,6 +5,7 @@ use std::sync::Arc;
 use numatop_ng::analysis::summary::{Summary, SummaryRow};
 use numatop_ng::metric::allowed::POLICY;
 use numatop_ng::metric::disks::WRITEBACK_BYTES_PER_S;
+use numatop_ng::metric::dram;
 use numatop_ng::metric::held_devices::devices;
 use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
 use numatop_ng::metric::since_boot::NUMA_HIT;
@@ -14,8 +15,9 @@ use numatop_ng::model::demo;
 use numatop_ng::model::disks::{DiskRoute, DiskSender, DiskTraffic, DiskUse};
 use numatop_ng::model::sample::{MemPolicy, Missing, Reading, TaskRaw};
 use numatop_ng::model::topology::Device;
+use numatop_ng::model::turns::DramTraffic;
 use numatop_ng::model::units::NodeId;
-use numatop_ng::snapshot::{Node, RowKind, Snapshot, Task, derive};
+use numatop_ng::snapshot::{CpuSet, Node, RowKind, SetKind, Snapshot, Task, derive};
 use numatop_ng::source::synthetic::{Machine, demo_machine};
 
 /// The second interval of the demo machine after a change of its devices.
@@ -172,4 +174,79 @@ fn accelerators_are_listed_with_their_holders_and_what_is_held_beside_them() {
     let why = |name: &str| row(name).node.as_ref().unwrap_err().to_string();
     assert!(why("vfio/12").contains("several nodes"), "{}", why("vfio/12"));
     assert!(why("kfd").contains("not known"), "{}", why("kfd"));
+}
+
+/// The demo machine in a second in which controllers of node 1 and of its socket, 0, count these bytes.
+fn with_dram(read: u64, write: u64, change: impl FnOnce(&mut Machine, &mut DramTraffic)) -> Snapshot {
+    let mut machine = demo_machine();
+    machine.tick();
+    let (first, mut second) = (machine.tick(), machine.tick());
+    let mut traffic = (*first.inputs.node_dram[&NodeId(1)]).clone();
+    traffic.read.bytes += read;
+    traffic.write.bytes += write;
+    change(&mut machine, &mut traffic);
+    Arc::make_mut(&mut second.inputs.node_dram).insert(NodeId(1), Arc::new(traffic));
+    let mut socket = (*first.inputs.socket_dram[&0]).clone();
+    socket.read.bytes += read;
+    Arc::make_mut(&mut second.inputs.socket_dram).insert(0, Arc::new(socket));
+    derive(&machine.host, Some(&first), &second, RowKind::Processes)
+}
+
+fn of_set(snapshot: &Snapshot, kind: SetKind, metric: &Metric<CpuSet>) -> Reading<f64> {
+    let set = snapshot.cpu_sets.iter().find(|set| set.kind == kind).unwrap();
+    metric.read(set, snapshot).map(|value| value.number().unwrap())
+}
+
+#[test]
+fn controllers_are_busy_by_what_calibrate_has_measured() {
+    // 160 GB/s at home; a socket has two such nodes.
+    let snapshot = with_dram(120_000_000_000, 80_000_000_000, |_, _| ());
+    assert_eq!(of(&snapshot, 1, &dram::READ), Ok(120e9));
+    assert_eq!(of(&snapshot, 1, &dram::WRITE), Ok(80e9));
+    assert_eq!(of(&snapshot, 1, &dram::BUSY), Ok(125.0), "above 100 is shown");
+    assert_eq!(of_set(&snapshot, SetKind::Socket, &dram::SET_READ), Ok(120e9));
+    assert_eq!(of_set(&snapshot, SetKind::Socket, &dram::SET_BUSY), Ok(37.5));
+    let why = of_set(&snapshot, SetKind::Llc, &dram::SET_READ).unwrap_err();
+    assert!(why.to_string().contains("not by cache"), "{why}");
+}
+
+#[test]
+fn bytes_of_controllers_are_shown_without_a_profile() {
+    let snapshot = with_dram(64, 0, |machine, _| {
+        let topology = &mut Arc::make_mut(&mut machine.host).topology;
+        topology.calibration = None;
+        topology.nodes.iter_mut().for_each(|node| node.measured.clear());
+    });
+    assert_eq!((of(&snapshot, 1, &dram::READ), of(&snapshot, 1, &dram::WRITE)), (Ok(64.0), Ok(0.0)));
+    for why in [of(&snapshot, 1, &dram::BUSY), of_set(&snapshot, SetKind::Socket, &dram::SET_BUSY)] {
+        let why = why.unwrap_err().to_string();
+        assert!(why.contains("numatop-ng calibrate"), "{why}");
+    }
+}
+
+#[test]
+fn a_failed_reading_of_a_controller_is_its_reason() {
+    let why = Missing::Lost("uncore_imc_0 counted backwards".into());
+    let snapshot = with_dram(64, 64, |_, traffic| traffic.read.why = Some(why.clone()));
+    assert_eq!(of(&snapshot, 1, &dram::READ), Err(why.clone()));
+    assert_eq!(of(&snapshot, 1, &dram::BUSY), Err(why));
+    assert_eq!(of(&snapshot, 1, &dram::WRITE), Ok(64.0));
+    let snapshot = with_dram(64, 64, |_, traffic| traffic.write.losses += 1);
+    assert!(matches!(of(&snapshot, 1, &dram::WRITE), Err(Missing::Lost(_))));
+    let snapshot = with_dram(0, 0, |_, traffic| *traffic = DramTraffic::default());
+    assert!(of(&snapshot, 1, &dram::READ).is_err(), "it began again");
+}
+
+#[test]
+fn nodes_without_controllers_and_first_intervals_have_none() {
+    let mut machine = demo_machine();
+    machine.dram_accesses = None;
+    let (first, second) = (machine.tick(), machine.tick());
+    let snapshot = derive(&machine.host, Some(&first), &second, RowKind::Processes);
+    let why = of(&snapshot, 0, &dram::READ).unwrap_err().to_string();
+    assert!(why.contains("no memory controller of the node"), "{why}");
+    assert!(of_set(&snapshot, SetKind::Socket, &dram::SET_WRITE).is_err());
+    let sample = demo_machine().tick();
+    let snapshot = derive(&machine.host, None, &sample, RowKind::Processes);
+    assert_eq!(of(&snapshot, 0, &dram::READ), Err(Missing::FirstInterval));
 }

@@ -31,7 +31,8 @@ use crate::model::sample::{
 use crate::model::sockets::{SocketRoute, SocketTraffic, SocketUse};
 use crate::model::topology::{Cpu, Llc, Node, Topology};
 use crate::model::turns::{
-    CacheId, CacheUse, DEMOTION, FreeBlocks, Interrupts, NodeTier, PROMOTE_LIMIT, SchedExt, TierPages,
+    CacheId, CacheUse, DEMOTION, DramTraffic, FreeBlocks, Interrupts, NodeTier, PROMOTE_LIMIT, SchedExt,
+    TierPages,
 };
 use crate::model::units::{CpuId, NodeId};
 
@@ -50,6 +51,10 @@ const ASKED: u32 = 1024;
 const ERROR_HUNDREDTHS: u32 = 310;
 /// Swap of every machine: nothing is in it.
 const SWAP: u64 = 8 << 30;
+
+/// Bytes of an access to memory, and the part of lines that are modified and written back.
+const LINE: u64 = 64;
+const WRITTEN_BACK: u64 = 4;
 
 /// Changes the machine before its actors work until the end of a second (0: before the first sample).
 pub type Plan = Box<dyn FnMut(&mut Machine, u64) + Send>;
@@ -93,6 +98,8 @@ pub struct Machine {
     pub tiers: BTreeMap<NodeId, NodeTier>,
     pub tier_pages: BTreeMap<NodeId, TierPages>,
     pub tier_switches: BTreeMap<String, u64>,
+    /// Accesses to the memory of each node since start, where memory controllers are counted.
+    pub dram_accesses: Option<BTreeMap<NodeId, u64>>,
     /// Traffic to disks per second: the process, the address of the disk, the node of the CPUs, bytes, requests.
     pub disk_rates: Vec<(u32, String, NodeId, u64, u64)>,
     /// Traffic of IP sockets per second: the process, the way of its packets, and what it moves.
@@ -176,6 +183,7 @@ impl Machine {
             irq_rates: BTreeMap::new(),
             tiers: host.topology.nodes.iter().map(|node| (node.id, tier(&host.topology, node))).collect(),
             tier_pages: BTreeMap::new(),
+            dram_accesses: None,
             disk_rates: Vec::new(),
             socket_rates: Vec::new(),
             held: Vec::new(),
@@ -254,6 +262,11 @@ impl Machine {
                 accelerators: Arc::new(self.accelerators()),
                 place_moves: Arc::new(self.place_moves()),
                 cache_use: Arc::new(self.cache_use(to_ns - from_ns)),
+                node_dram: Arc::new(self.dram(|node| Some(node.id))),
+                socket_dram: Arc::new(self.dram(|node| {
+                    let cpu = self.host.topology.cpu(*node.cpus.first()?)?;
+                    u32::try_from(cpu.socket?).ok()
+                })),
             },
             lost: self.lost.clone(),
             exit_lost_ns: vec![],
@@ -267,6 +280,20 @@ impl Machine {
             hot: None,
             notes: std::mem::take(&mut self.notes),
         }
+    }
+
+    /// Traffic of memory controllers, by nodes or what they are in.
+    fn dram<K: Ord>(&self, place: impl Fn(&Node) -> Option<K>) -> BTreeMap<K, Arc<DramTraffic>> {
+        let mut places: BTreeMap<K, DramTraffic> = BTreeMap::new();
+        let Some(accesses) = &self.dram_accesses else { return BTreeMap::new() };
+        for node in &self.host.topology.nodes {
+            let Some(place) = place(node) else { continue };
+            let (traffic, accesses) =
+                (places.entry(place).or_default(), accesses.get(&node.id).copied().unwrap_or(0));
+            traffic.read.bytes += accesses * LINE;
+            traffic.write.bytes += accesses / WRITTEN_BACK * LINE;
+        }
+        places.into_iter().map(|(place, traffic)| (place, Arc::new(traffic))).collect()
     }
 
     /// Traffic of processes at constant rates.
@@ -383,6 +410,9 @@ impl Machine {
                     row.cpu = places.last_cpu(actor, second);
                     let sums = (&mut self.cpus[..], &mut self.accesses);
                     charge(sums, actor, &step, &places, (&self.host, self.ghz));
+                    if let Some(accesses) = &mut self.dram_accesses {
+                        count_accesses(accesses, actor, &step, &places, self.ghz);
+                    }
                     count_pages(&mut self.nodes, actor, &step);
                     count_hints(&mut self.cpus, &mut self.vm, actor, &step, row.cpu);
                     Arc::new(row)
@@ -641,6 +671,29 @@ fn charge(
             counted.add_to(&mut cpu.slots, host, step.all_roles);
             let [local, remote] = accesses.entry(cpu.id).or_default();
             (*local, *remote) = (*local + counted.local, *remote + counted.remote);
+        }
+    }
+}
+
+/// Adds the memory accesses of an actor, as its CPUs count them, to the nodes that its memory is on.
+fn count_accesses(
+    accesses: &mut BTreeMap<NodeId, u64>,
+    actor: &Actor,
+    step: &Step,
+    places: &Places,
+    ghz: f64,
+) {
+    for (node, ns) in &step.run_ns {
+        let cpus = places.on(actor, *node).len() as u64;
+        let counted = actor.counted(*node, ns / cpus.max(1), step.smt_busy, ghz);
+        *accesses.entry(NodeId(*node)).or_default() += counted.local * cpus;
+        let others = || (0..).zip(&actor.memory).filter(|(other, parts)| other != node && **parts > 0);
+        let mut parts: u64 = others().map(|(_, parts)| u64::from(*parts)).sum();
+        let mut rest = counted.remote * cpus;
+        for (other, own) in others() {
+            let here = rest * u64::from(*own) / parts;
+            *accesses.entry(NodeId(other)).or_default() += here;
+            (rest, parts) = (rest - here, parts - u64::from(*own));
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod arm_events;
 pub mod budget;
 pub mod catalog;
+pub mod controllers;
 pub mod data_src;
 pub mod device;
 pub mod facts;

@@ -13,6 +13,7 @@ pub mod container;
 pub mod counters;
 pub mod cpu_set;
 pub mod disks;
+pub mod dram;
 pub mod efficiency;
 pub mod events;
 pub mod format;

@@ -1,5 +1,7 @@
 //! The processes of the demo machine. Each is an example of an effect of NUMA on a program.
 
+use std::collections::BTreeMap;
+
 use super::containers::{
     self, BACKUP, CACHE, CI, GUEST, INIT, NGINX, ORDERS, POSTGRES, REPORT, SESSION, SSH,
 };
@@ -93,6 +95,7 @@ pub fn machine() -> Machine {
     machine.held = vec![(TRAINER, vec![gpu])];
     machine.monitors_caches = true;
     machine.plan = Some(Box::new(live));
+    machine.dram_accesses = Some(BTreeMap::new());
     machine.state.load_hundredths = Some([1512, 1487, 1390]);
     machine
 }

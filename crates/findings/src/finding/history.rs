@@ -11,6 +11,7 @@ use crate::model::process::ProcessId;
 use crate::model::sample::Counts;
 use crate::model::sockets::SocketTraffic;
 use crate::model::sums::{KnownSum, Sum};
+use crate::model::turns::DramBytes;
 use crate::snapshot::{
     Container, MachineCounts, NodeCounts, OnCpus, Remote, Room, SetKind, Snapshot, Tally, Task, Waits,
 };
@@ -254,8 +255,8 @@ pub fn machine_over(snapshot: &Snapshot, series: &Series<MachineSums>, since_ns:
         (node.on_cpus, node.counts) = Default::default();
     }
     for set in &mut over.cpu_sets {
-        // Moves are of the last interval.
-        (set.on_cpus, set.moves) = (OnCpus::default(), None);
+        // Moves and bytes of controllers are of the last interval.
+        (set.on_cpus, set.moves, set.dram) = (OnCpus::default(), None, DramBytes::between(None, None));
     }
     for cpu in &mut over.cpus {
         (cpu.busy_ns, cpu.irq_ns) = (0, Some(0));

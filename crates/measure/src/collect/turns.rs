@@ -1,5 +1,6 @@
 //! Parts of the machine that are read in turns, each at its own pace: one line for each.
 
+pub mod dram;
 mod free_blocks;
 mod interrupts;
 pub mod resctrl;
@@ -11,6 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::dram::Dram;
 use self::free_blocks::Buddies;
 use self::interrupts::Devices;
 use self::resctrl::Monitors;
@@ -33,6 +35,7 @@ fn all() -> Vec<Turn> {
         turn(Facility::FreeBlocks, Duration::ZERO, 99, Buddies::default()),
         // Rates are over the interval, so that counts are read with each sample.
         turn(Facility::MemoryTiers, Duration::ZERO, 0, Tiers::default()),
+        turn(Facility::MemoryControllers, Duration::ZERO, 0, Dram::default()),
         turn(Facility::CacheUse, Duration::ZERO, 99, Monitors::default()),
     ]
 }

@@ -86,6 +86,33 @@ impl Device {
         Ok(Device::with(root, name, kind, None))
     }
 
+    /// A PMU that counts for a whole socket or device. Its CPUs are those of its `cpumask`, on which it is opened: none where
+    /// all CPUs of its socket are offline.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has another form.
+    pub fn of_machine(root: &Path, name: &str) -> Result<Device, String> {
+        let path = format!("{DEVICES}/{name}");
+        let kind = fact::text(root, &format!("{path}/type"))?;
+        let kind = kind.parse().map_err(|_| format!("{name}: '{kind}' is not a type of events"))?;
+        let mask = fact::text(root, &format!("{path}/cpumask"))?;
+        let cpus = parse_cpulist(&mask).map_err(|_| format!("{name}: '{mask}' is not a list of CPUs"))?;
+        Ok(Device::with(root, name, kind, Some(cpus.into_iter().map(CpuId).collect())))
+    }
+
+    /// All PMUs of the machine below `root`, by name.
+    pub fn names(root: &Path) -> BTreeSet<String> {
+        list(&root.join(DEVICES))
+    }
+
+    /// Text of a file beside an event that the kernel names: `unit` or `scale`.
+    ///
+    /// # Errors
+    /// The path and the errno, as text.
+    pub fn event_text(&self, root: &Path, event: &str, file: &str) -> Result<String, String> {
+        fact::text(root, &format!("{DEVICES}/{}/events/{event}.{file}", self.name))
+    }
+
     /// The terms of an event that the kernel names for this PMU.
     ///
     /// # Errors

@@ -150,6 +150,62 @@ fn attributes(event: &Event, rate: Option<Rate>) -> libbpf_sys::perf_event_attr 
     attr
 }
 
+/// Events of one PMU, open on a CPU as a group: the kernel puts all of them on the PMU, or none.
+pub struct OpenGroup {
+    name: String,
+    /// The leader first.
+    fds: Vec<OwnedFd>,
+}
+
+/// Counts of a group since it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupReading {
+    /// Time since it was opened, ns.
+    pub enabled_ns: u64,
+    /// The part of that on the PMU.
+    pub running_ns: u64,
+    /// In the order of the events.
+    pub counts: Vec<u64>,
+}
+
+impl OpenGroup {
+    /// Opens `events`, one or more, on `cpu`.
+    ///
+    /// # Errors
+    /// The reason, ready to be shown.
+    pub fn open(events: &[Event], cpu: CpuId) -> Result<OpenGroup, Missing> {
+        let mut fds: Vec<OwnedFd> = Vec::with_capacity(events.len());
+        for event in events {
+            let mut attr = attributes(event, None);
+            attr.read_format |= u64::from(libbpf_sys::PERF_FORMAT_GROUP);
+            let opened = sys::perf_event_open(attr, -1, cpu.0 as i32, fds.first().map(AsFd::as_fd));
+            let what = || format!("opening on CPU {cpu}");
+            fds.push(opened.map_err(|error| refusal(event, &what(), &error))?);
+        }
+        Ok(OpenGroup { name: events.first().map_or_else(String::new, |event| event.name.clone()), fds })
+    }
+
+    /// Reads all of its counts at once. An interrupt of its CPU does that, unless this thread is there.
+    ///
+    /// # Errors
+    /// The reason, ready to be shown.
+    pub fn read(&self) -> Result<GroupReading, Missing> {
+        // The number of events, enabled and running time, and the counts (perf_event_open(2)).
+        const HEAD: usize = 3;
+        let mut words = vec![0u64; HEAD + self.fds.len()];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+        let (size, leader) = (bytes.len(), &self.fds[0]);
+        match rustix::io::read(leader, bytes) {
+            Ok(got) if got == size => {}
+            Ok(got) => {
+                return Err(Missing::Lost(format!("reading {}: {got} of {size} bytes", self.name)));
+            }
+            Err(error) => return Err(Missing::Lost(format!("reading {}: {error}", self.name))),
+        }
+        Ok(GroupReading { enabled_ns: words[1], running_ns: words[2], counts: words.split_off(HEAD) })
+    }
+}
+
 /// An event whose samples have addresses, open on one CPU. Its leader counts as long as this lives.
 pub struct OpenMemoryEvent {
     /// The event that is sampled.

@@ -5,7 +5,7 @@ use super::counters;
 use crate::metric::node::*;
 use crate::metric::over::Located;
 use crate::metric::{
-    Metric, accelerators, balancing, cache_use, free_blocks, needs, pages, placement, sockets, tiers,
+    Metric, accelerators, balancing, cache_use, dram, free_blocks, needs, pages, placement, sockets, tiers,
 };
 use crate::model::counters::{COUNTERS, Counter, NR_COUNTERS};
 use crate::model::event::Role;
@@ -549,6 +549,10 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
     |now| bytes_of(now, &cache_use::NODE_MBM_LOCAL), column "mbm_local_bytes" of cache_use::NODE_MBM_LOCAL,
         family Sum(1.0) => "numatop_node_mbm_local_bytes"
         "Bytes between the L3 caches of the node and its own memory, as the CPU monitors them (resctrl).";
+    |now| now.node.counts.dram.read.get().map(Number::Whole), column "dram_read_bytes" of dram::READ,
+        family Sum(1.0) => "numatop_node_dram_read_bytes" "Bytes that the node's memory controllers read.";
+    |now| now.node.counts.dram.write.get().map(Number::Whole), column "dram_write_bytes" of dram::WRITE,
+        family Sum(1.0) => "numatop_node_dram_write_bytes" "Bytes that the node's memory controllers wrote.";
 };
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Metrics that these lists leave out are shown where a user names them.
 
-use super::{balancing, cache_use, container, cpu_set, identity, node, pages, placement, task};
+use super::{balancing, cache_use, container, cpu_set, dram, identity, node, pages, placement, task};
 
 /// Columns of tasks in their order on the screen.
 pub const TASK_ORDER: &[&str] = &[
@@ -135,6 +135,9 @@ pub const CPU_SET_PRIORITY: &[&str] = &[
     cache_use::OCCUPANCY.id,
     cache_use::MBM.id,
     cache_use::MBM_LOCAL.id,
+    dram::SET_READ.id,
+    dram::SET_WRITE.id,
+    dram::SET_BUSY.id,
     cpu_set::IRQ_PCT.id,
     cpu_set::LLC_SIZE_BYTES.id,
     cpu_set::GHZ.id,

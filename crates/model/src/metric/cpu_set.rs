@@ -4,7 +4,7 @@ use super::cache_use;
 use super::counters::{self, Formula};
 use super::host::no_irq;
 use super::over::{Over, Quotient};
-use super::{Group, Metric, Order, Stands, Traits, Unit, Value, no, node, on_cpus, task};
+use super::{Group, Metric, Order, Stands, Traits, Unit, Value, dram, no, node, on_cpus, task};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::topology::format_cpulist;
@@ -32,6 +32,9 @@ pub static CPU_SET_METRICS: &[Metric<CpuSet>] = &[
     cache_use::OCCUPANCY,
     cache_use::MBM,
     cache_use::MBM_LOCAL,
+    dram::SET_READ,
+    dram::SET_WRITE,
+    dram::SET_BUSY,
 ];
 
 const fn set(

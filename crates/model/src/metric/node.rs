@@ -4,7 +4,8 @@ use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Stands, Traits, Unit, Value, pages};
 use crate::metric::host::{NO_STEAL, no_irq};
 use crate::metric::{
-    balancing, cache_use, counters, free_blocks, hardware, interrupts, on_cpus, placement, since_boot, tiers,
+    balancing, cache_use, counters, dram, free_blocks, hardware, interrupts, on_cpus, placement, since_boot,
+    tiers,
 };
 use crate::model::event::Role;
 use crate::model::facility::Facility;
@@ -82,6 +83,9 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     hardware::BANDWIDTH,
     tiers::FIRMWARE_LATENCY,
     tiers::FIRMWARE_BANDWIDTH,
+    dram::READ,
+    dram::WRITE,
+    dram::BUSY,
     hardware::DEVICES,
     interrupts::IRQS_PER_S,
     interrupts::DEVICE_IRQS_PER_S,

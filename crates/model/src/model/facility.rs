@@ -82,6 +82,8 @@ pub enum Facility {
     MemoryTiers,
     /// Use of L3 caches and of memory bandwidth, as the CPU monitors them (resctrl).
     CacheUse,
+    /// Bytes that memory controllers read and wrote.
+    MemoryControllers,
     /// Pages freed on each node, and by whom.
     Reclaim,
     /// Watermarks of each node.

@@ -12,11 +12,13 @@ use super::machine::PlaceMoves;
 use super::memory::{ObjectId, ObjectNodes};
 use super::process::ProcessId;
 use super::sockets::SocketTraffic;
-use super::turns::{CacheId, CacheUse, DeviceInterrupts, FreeBlocks, NodeTier, SchedExt, TierPages};
+use super::turns::{
+    CacheId, CacheUse, DeviceInterrupts, DramTraffic, FreeBlocks, NodeTier, SchedExt, TierPages,
+};
 use super::units::NodeId;
 
 /// Makes [`Inputs`] and [`INPUTS`] of `name: key => value = tag, facility`. The tag is that of the section of
-/// recordings; neither tag nor name ever changes. 41 is the next one. Recordings without the facility, if one
+/// recordings; neither tag nor name ever changes. 42 is the next one. Recordings without the facility, if one
 /// is given, lack the input.
 macro_rules! inputs {
     ($($(#[$doc:meta])* $name:ident: $key:ty => $value:ty = $tag:literal, $facility:expr;)*) => {
@@ -82,6 +84,10 @@ inputs! {
     socket_traffic: ProcessId => SocketTraffic = 38, Some(Facility::SocketTraffic);
     /// Use of L3 domains and of memory bandwidth. Domains with isolated CPUs only are left out.
     cache_use: CacheId => CacheUse = 40, Some(Facility::CacheUse);
+    /// Traffic of memory controllers, by node. Nodes without a controller that the kernel counts are absent.
+    node_dram: NodeId => DramTraffic = 39, Some(Facility::MemoryControllers);
+    /// The same by socket (`physical_package_id`).
+    socket_dram: u32 => DramTraffic = 41, Some(Facility::MemoryControllers);
 }
 
 /// A part in recordings: entries that differ from those of the keyframe.

@@ -1,6 +1,6 @@
 //! Parts of the machine that are read in turns: free memory of a node by the size of its blocks, interrupts of devices by the nodes
-//! whose CPUs handled them, memory tiers with the pages that the kernel moves between them, use of L3 caches, and a scheduler
-//! that a BPF program provides (sched_ext).
+//! whose CPUs handled them, memory tiers with the pages that the kernel moves between them, use of L3 caches, traffic of
+//! memory controllers, and a scheduler that a BPF program provides (sched_ext).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::coded::{Copied, Key, coded};
 use crate::model::sample::{Missing, Reading};
-use crate::model::sums::sums;
+use crate::model::sums::{KnownSum, sums};
 use crate::model::units::NodeId;
 
 /// Free blocks of a node, all zones together, as /proc/buddyinfo counts them.
@@ -203,6 +203,63 @@ impl Default for CacheUse {
     }
 }
 
+/// Bytes that memory controllers read, or wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DramCount {
+    /// Bytes since counting began, without lost ones.
+    pub bytes: u64,
+    /// Times that bytes were lost: a reading failed, or counts decreased or were multiplexed.
+    pub losses: u64,
+    /// Why the bytes since the reading before are unknown.
+    pub why: Option<Missing>,
+}
+
+coded!(DramCount { bytes, losses, why });
+
+/// Traffic of the memory controllers of a node or a socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DramTraffic {
+    /// Reads of memory.
+    pub read: DramCount,
+    /// Writes to memory.
+    pub write: DramCount,
+}
+
+coded!(DramTraffic { read, write });
+
+impl DramTraffic {
+    /// Bytes between two readings; unknown where some were lost in between.
+    pub fn since(&self, before: &DramTraffic) -> DramBytes {
+        let since = |now: &DramCount, before: &DramCount| {
+            let is_known = now.why.is_none() && now.losses == before.losses;
+            is_known.then(|| now.bytes.checked_sub(before.bytes)).flatten()
+        };
+        DramBytes {
+            read: since(&self.read, &before.read).into(),
+            write: since(&self.write, &before.write).into(),
+        }
+    }
+}
+
+/// Bytes that memory controllers read and wrote in an interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DramBytes {
+    /// Reads of memory.
+    pub read: KnownSum,
+    /// Writes to memory.
+    pub write: KnownSum,
+}
+
+sums!(DramBytes { read, write });
+
+impl DramBytes {
+    /// Bytes from one reading to the next, where there are both.
+    pub fn between(before: Option<&DramTraffic>, now: Option<&DramTraffic>) -> DramBytes {
+        let unknown = DramBytes { read: None.into(), write: None.into() };
+        now.zip(before).map_or(unknown, |(now, before)| now.since(before))
+    }
+}
+
 /// A sched_ext scheduler that is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SchedExt {
@@ -217,6 +274,7 @@ coded!(SchedExt { switch_all, rejected });
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::sums::Sum;
 
     #[test]
     fn bytes_are_in_blocks_of_a_size() {
@@ -271,6 +329,26 @@ mod tests {
         ));
         assert_eq!(sum.demoted, None, "beyond 64 bits");
         assert_eq!(TierPages::parse("pgpromote_success").promoted, None, "a cut line");
+    }
+
+    #[test]
+    fn bytes_of_controllers_are_known_without_losses_only() {
+        let count = |bytes, losses| DramCount { bytes, losses, why: None };
+        let traffic = |read: u64, losses| DramTraffic { read: count(read, losses), write: count(7, 0) };
+        let bytes = |before: &DramTraffic, now: &DramTraffic| {
+            let DramBytes { read, write } = DramBytes::between(Some(before), Some(now));
+            (read.get(), write.get())
+        };
+        assert_eq!(bytes(&traffic(5, 3), &traffic(9, 3)), (Some(4), Some(0)));
+        assert_eq!(bytes(&traffic(5, 3), &traffic(9, 4)), (None, Some(0)), "a loss in between");
+        assert_eq!(bytes(&traffic(9, 3), &traffic(5, 3)), (None, Some(0)), "it began again");
+        let mut unread = traffic(9, 4);
+        unread.write.why = Some(Missing::Lost("gone".into()));
+        assert_eq!(bytes(&traffic(5, 3), &unread), (None, None));
+        assert_eq!(bytes(&unread, &traffic(10, 4)), (Some(1), Some(0)), "it is the base of the next");
+        let mut sum = DramBytes::between(Some(&traffic(5, 3)), Some(&traffic(9, 3)));
+        sum.add(&DramBytes::between(None, Some(&traffic(5, 3))));
+        assert_eq!(sum.read.get(), None, "a sum without a part is none");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::{CpuDelta, OnCpus, Task};
 use crate::model::machine::PlaceMoves;
 use crate::model::sample::Counts;
 use crate::model::topology::{Cpu, Topology};
+use crate::model::turns::DramBytes;
 use crate::model::units::CpuId;
 
 /// The kind of a set of CPUs.
@@ -37,6 +38,8 @@ pub struct CpuSet {
     pub on_cpus: OnCpus,
     /// Dispatches of tasks here that last ran in another set, and the reverse; `None` where they are not counted by these sets.
     pub moves: Option<SetMoves>,
+    /// Bytes that the memory controllers of a socket moved in the interval; unknown for caches.
+    pub dram: DramBytes,
     /// Rows of tasks that ran in the interval, most of it here; `None` where time is not kept by these sets.
     pub tasks: Option<u32>,
 }
@@ -238,6 +241,7 @@ fn set(
         llc_size_bytes: llc.and_then(|llc| llc.size_bytes),
         on_cpus: OnCpus::of(members.iter().filter_map(|cpu| deltas.get(cpu).copied())),
         moves: None,
+        dram: DramBytes::between(None, None),
         tasks: None,
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use super::cpu_sets::{PlaceSets, add_moves, cpu_sets};
+use super::cpu_sets::{PlaceSets, SetKind, add_moves, cpu_sets};
 use super::{Accesses, CpuDelta, OnCpus, Own, Remote, Room, RowKind, Snapshot, add, cpus, sum};
 use crate::model::disks::{DiskSender, DiskTraffic};
 use crate::model::event::Event;
@@ -13,7 +13,7 @@ use crate::model::sample::{Flow, Hints, HostFacts, NodeRaw, Pressure, Sample};
 use crate::model::sockets::SocketTraffic;
 use crate::model::sums::sums;
 use crate::model::traffic;
-use crate::model::turns::TierPages;
+use crate::model::turns::{DramBytes, TierPages};
 use crate::model::units::NodeId;
 
 /// One node of the machine.
@@ -39,6 +39,8 @@ pub struct NodeCounts {
     pub pages: NumaPages,
     /// Pages that moved between tiers; `None` where they were not counted before or now.
     pub tier_pages: Option<TierPages>,
+    /// Bytes that its memory controllers moved.
+    pub dram: DramBytes,
     /// See [`NodeRaw`].
     pub kswapd_pages: u64,
     pub direct_pages: u64,
@@ -48,7 +50,7 @@ pub struct NodeCounts {
     pub pages_out: u64,
 }
 
-sums!(NodeCounts { pages, tier_pages, kswapd_pages, direct_pages, node_reclaims, pages_in, pages_out });
+sums!(NodeCounts { pages, tier_pages, dram, kswapd_pages, direct_pages, node_reclaims, pages_in, pages_out });
 
 /// Page allocations of a node in the interval, as numastat(8) names them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +115,10 @@ pub(super) fn machine(host: &Arc<HostFacts>, previous: Option<&Sample>, current:
     if let Some(previous) = previous {
         let [before, now] = [previous, current].map(|sample| &*sample.inputs.place_moves);
         add_moves(&host.topology, before, now, &mut sets);
+    }
+    for set in sets.iter_mut().filter(|set| set.kind == SetKind::Socket) {
+        let of = |sample: &'_ Sample| sample.inputs.socket_dram.get(&set.id).cloned();
+        set.dram = DramBytes::between(previous.and_then(of).as_deref(), of(current).as_deref());
     }
     let mut snapshot = Snapshot {
         host: Arc::clone(host),
@@ -191,6 +197,12 @@ fn tier_pages(previous: Option<&Sample>, current: &Sample, node: NodeId) -> Opti
     Some(of(current)?.since(&of(previous?)?))
 }
 
+fn dram(previous: Option<&Sample>, current: &Sample, node: NodeId) -> DramBytes {
+    let before = previous.and_then(|sample| sample.inputs.node_dram.get(&node));
+    let now = current.inputs.node_dram.get(&node);
+    DramBytes::between(before.map(|traffic| &**traffic), now.map(|traffic| &**traffic))
+}
+
 /// Traffic of these senders in the interval, as far as they sent anything.
 pub(super) fn disk_traffic<'a>(
     previous: Option<&'a Sample>,
@@ -243,6 +255,7 @@ fn nodes(previous: Option<&Sample>, current: &Sample, cpus: &[CpuDelta]) -> Vec<
                 node_reclaims: raw.node_reclaims.saturating_sub(before.node_reclaims),
                 pages: NumaPages::between(before, raw, u64::saturating_sub),
                 tier_pages: tier_pages(previous, current, NodeId(raw.id)),
+                dram: dram(previous, current, NodeId(raw.id)),
                 // Flows tell these.
                 pages_in: 0,
                 pages_out: 0,

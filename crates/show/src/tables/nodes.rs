@@ -160,6 +160,8 @@ macro_rules! places {
                 "llc_occupancy_bytes" Int row.number(&cache_use::OCCUPANCY);
                 "mbm_bytes" Int row.sum(&cache_use::MBM);
                 "mbm_local_bytes" Int row.sum(&cache_use::MBM_LOCAL);
+                "dram_read_bytes" Int row.set().dram.read.get();
+                "dram_write_bytes" Int row.set().dram.write.get();
             }
         }
     };

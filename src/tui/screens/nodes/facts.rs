@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use crate::metric::accelerators::held_by;
 use crate::metric::format::short;
 use crate::metric::host::{self, HostMetric};
-use crate::metric::{Metric, Unit, Value, cache_use, free_blocks, matrix, node, since_boot, tiers};
+use crate::metric::{Metric, Unit, Value, cache_use, dram, free_blocks, matrix, node, since_boot, tiers};
 use crate::model::topology::{self, Device, Topology, format_cpulist};
 use crate::model::turns::DeviceInterrupts;
 use crate::model::units::{CpuId, NodeId};
@@ -47,6 +47,7 @@ const TIER: [Named; 4] = [
     ("candidates/s", &tiers::CANDIDATES),
 ];
 const MONITORED: [Named; 2] = [("all", &cache_use::NODE_MBM), ("local", &cache_use::NODE_MBM_LOCAL)];
+const DRAM: [Named; 3] = [("read", &dram::READ), ("write", &dram::WRITE), ("busy", &dram::BUSY)];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
     ("kswapd", &node::KSWAPD_PAGES_PER_S),
@@ -74,6 +75,7 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
         ("L3 B/s", monitored(node, snapshot)),
+        ("DRAM B/s", controllers(node, snapshot)),
         ("tier", tier(node, snapshot)),
         ("free", free(node, snapshot)),
         ("pages", format!("since boot: {}", values(&SINCE_BOOT, node, snapshot))),
@@ -108,6 +110,11 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
 /// Nothing where nothing is monitored.
 fn monitored(node: &Node, snapshot: &Snapshot) -> String {
     if snapshot.inputs.cache_use.is_empty() { String::new() } else { values(&MONITORED, node, snapshot) }
+}
+
+/// Nothing where no memory controller is counted.
+fn controllers(node: &Node, snapshot: &Snapshot) -> String {
+    if snapshot.inputs.node_dram.is_empty() { String::new() } else { values(&DRAM, node, snapshot) }
 }
 
 /// Nothing where all memory is of one tier.

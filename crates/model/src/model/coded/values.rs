@@ -177,15 +177,26 @@ impl<T: Coded> Coded for Result<T, Missing> {
         out.number(self.is_ok().into());
         match self {
             Ok(value) => value.put(out),
-            Err(missing) => out.text(&json(missing)),
+            Err(missing) => missing.put(out),
         }
     }
 
     fn get(input: &mut In<'_, '_>) -> Result<Result<T, Missing>, Malformed> {
         match input.count(1)? {
             1 => T::get(input).map(Ok),
-            _ => missing(input.text(MAX_TEXT)?).map(Err),
+            _ => Missing::get(input).map(Err),
         }
+    }
+}
+
+/// As JSON.
+impl Coded for Missing {
+    fn put<'v>(&'v self, out: &mut Out<'v>) {
+        out.text(&json(self));
+    }
+
+    fn get(input: &mut In<'_, '_>) -> Result<Missing, Malformed> {
+        missing(input.text(MAX_TEXT)?)
     }
 }
 
