@@ -33,6 +33,8 @@ pub enum Subject {
     /// A cgroup and those below it.
     Container(u64, String),
     Node(NodeId),
+    /// A socket, by its number.
+    Socket(u32),
 }
 
 /// The answer of a view to an action.

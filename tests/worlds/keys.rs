@@ -21,6 +21,7 @@ use numatop_ng::tui::history::conclusions::Conclusions;
 use numatop_ng::tui::input::keymap::{KEYS, Key, context};
 use numatop_ng::tui::input::{Action, Effect, ScreenId, Seek};
 use numatop_ng::tui::ring::{MAX_BYTES, MAX_SAMPLES, Ring};
+use numatop_ng::tui::screens::{Screen, Subject};
 use numatop_ng::tui::theme::Theme;
 
 const SIZE: (u16, u16) = (100, 30);
@@ -982,4 +983,20 @@ fn space_says_on_other_screens_what_it_does() {
     }
     assert!(screen(&app).contains("Space: Z pauses"), "{}", screen(&app));
     assert_eq!(app.state.behind_ns(), None);
+}
+
+#[test]
+fn a_socket_of_a_finding_is_selected_among_the_sockets() {
+    let mut world = World::new("intel-8269cy-hidden", true, vec![Actor::new(1, "systemd")]);
+    let mut app = app(&mut world, 3, SIZE, Theme::new(true, false));
+    let shown = &mut *app;
+    shown.screens.nodes.open(Some(Subject::Socket(1)), &shown.state).unwrap();
+    press(&mut app, "2");
+    let selected = |app: &App| app.screens.nodes.subject(&app.state);
+    assert_eq!(selected(&app), Some(Subject::Socket(1)));
+    press(&mut app, "Up");
+    assert_eq!(selected(&app), Some(Subject::Socket(0)), "it is selected once");
+    let before = screen(&app);
+    press(&mut app, "Enter");
+    assert_eq!(screen(&app), before, "there is no view of the tasks of a socket");
 }

@@ -138,7 +138,7 @@ fn key_of(finding: &Finding) -> u64 {
     hasher.finish()
 }
 
-/// The subject as other views name it; `None` for the machine, its sockets and its devices.
+/// The subject as other views name it; `None` for the machine and its devices.
 fn subject_of(finding: &Finding) -> Option<Subject> {
     let name = finding.identity.label.clone();
     match &finding.key.subject {
@@ -147,7 +147,8 @@ fn subject_of(finding: &Finding) -> Option<Subject> {
         finding::Subject::Group(pid, start_ns) => Some(Subject::Process((*pid, *start_ns), name)),
         finding::Subject::Container(id) => Some(Subject::Container(*id, name)),
         finding::Subject::Node(node) => Some(Subject::Node(*node)),
-        finding::Subject::Host | finding::Subject::Socket(_) | finding::Subject::Device(_) => None,
+        finding::Subject::Socket(id) => Some(Subject::Socket(*id)),
+        finding::Subject::Host | finding::Subject::Device(_) => None,
     }
 }
 
@@ -197,6 +198,7 @@ impl Screen for Findings {
             Some(Subject::Thread((pid, start_ns), ..)) => Some(finding::Subject::Process(pid, start_ns)),
             Some(Subject::Container(id, _)) => Some(finding::Subject::Container(id)),
             Some(Subject::Node(node)) => Some(finding::Subject::Node(node)),
+            Some(Subject::Socket(id)) => Some(finding::Subject::Socket(id)),
             None => None,
         };
         Ok(None)
@@ -216,6 +218,7 @@ impl Screen for Findings {
         match subject_of(self.selected()?)? {
             Subject::Process(..) | Subject::Thread(..) => Some(ScreenId::Detail),
             Subject::Container(..) | Subject::Node(_) => Some(ScreenId::Tasks),
+            Subject::Socket(_) => Some(ScreenId::Nodes),
         }
     }
 

@@ -70,7 +70,7 @@ impl Hot {
             Some(Subject::Container(top, _)) => {
                 snapshot.is_some_and(|snapshot| is_below(process.cgroup_id, top, snapshot))
             }
-            Some(Subject::Node(_)) | None => true,
+            Some(Subject::Node(_) | Subject::Socket(_)) | None => true,
         };
         let chosen = self.profile.processes().filter(|(id, process)| wanted(*id, process));
         self.samples = chosen.map(|(_, process)| process.samples).sum();
@@ -175,7 +175,7 @@ impl Screen for Hot {
             Some(Subject::Process(_, name) | Subject::Thread(_, _, name) | Subject::Container(_, name)) => {
                 name.clone()
             }
-            Some(Subject::Node(_)) | None => "all tasks in scope".into(),
+            Some(Subject::Node(_) | Subject::Socket(_)) | None => "all tasks in scope".into(),
         };
         *self = Hot { target: subject, title, ..Hot::default() };
         Ok(Some(Effect::SetHot(true)))

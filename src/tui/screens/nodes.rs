@@ -19,7 +19,7 @@ use crate::model::units::NodeId;
 use crate::snapshot::{CpuSet, Node, SetKind, Snapshot};
 use crate::text::quantity::percent;
 use crate::tui::input::keymap::context;
-use crate::tui::input::{Action, ScreenId};
+use crate::tui::input::{Action, Effect, ScreenId};
 use crate::tui::state::State;
 use crate::tui::theme::Role;
 use crate::tui::widgets::columns;
@@ -105,6 +105,8 @@ pub struct Nodes {
     pub list: List<Node>,
     sets: List<CpuSet>,
     shown: Shown,
+    /// A socket that is selected once its rows are there.
+    wanted: Option<u32>,
     /// The first column of that matrix, where not all fit.
     first_column: usize,
 }
@@ -116,7 +118,7 @@ impl Default for Nodes {
         let sort = Sort { metric, reversed: metric.order == Order::Descending };
         let place = &CPU_SET_METRICS[0];
         let sets = List::new(Sort { metric: place, reversed: false });
-        Nodes { list: List::new(sort), sets, shown: Shown::Table, first_column: 0 }
+        Nodes { list: List::new(sort), sets, shown: Shown::Table, wanted: None, first_column: 0 }
     }
 }
 
@@ -146,6 +148,11 @@ impl Nodes {
         self.first_column =
             if right { (self.first_column + 1).min(last) } else { self.first_column.saturating_sub(1) };
     }
+}
+
+/// Its number, if it is a socket.
+fn socket_of(set: &CpuSet) -> Option<u32> {
+    (set.kind == SetKind::Socket).then_some(set.id)
 }
 
 /// Divides `area` between the table and the facts below it.
@@ -209,7 +216,11 @@ impl Screen for Nodes {
             return matrix::render(snapshot, &self.list, self.first_column, metric, theme, area, buf);
         }
         if self.shown == Shown::CpuSets {
-            return self.sets.draw(snapshot, theme, area, buf, |_| Look::default());
+            return self.sets.draw(snapshot, theme, area, buf, |set| {
+                let socket = socket_of(set).map(finding::Subject::Socket);
+                let severity = socket.and_then(|socket| state.marks.get(&socket).copied());
+                Look { severity, ..Look::default() }
+            });
         }
         if self.shown == Shown::OverTime {
             return over_time::render(state, snapshot, &self.list, area, buf);
@@ -247,16 +258,31 @@ impl Screen for Nodes {
             let is_new =
                 |set: &CpuSet| set.kind == SetKind::Socket || sockets().all(|socket| socket.cpus != set.cpus);
             self.sets.arrange(snapshot, height, is_new, usize::MAX);
+            let wanted = self.wanted.take().map(|id| (SetKind::Socket, id));
+            let at = wanted.and_then(|wanted| self.sets.keys().iter().position(|key| *key == wanted));
+            at.inspect(|at| self.sets.select(*at, height));
         }
     }
 
-    fn subject(&self, state: &State) -> Option<Subject> {
-        let node = self.list.selected(state.snapshot()?).filter(|_| self.shown != Shown::CpuSets);
-        node.map(|node| Subject::Node(node.key()))
+    /// The sockets, at the one selected elsewhere.
+    fn open(&mut self, subject: Option<Subject>, _state: &State) -> Result<Option<Effect>, String> {
+        if let Some(Subject::Socket(id)) = subject {
+            (self.shown, self.wanted) = (Shown::CpuSets, Some(id));
+        }
+        Ok(None)
     }
 
+    fn subject(&self, state: &State) -> Option<Subject> {
+        let snapshot = state.snapshot()?;
+        if self.shown == Shown::CpuSets {
+            return socket_of(self.sets.selected(snapshot)?).map(Subject::Socket);
+        }
+        self.list.selected(snapshot).map(|node| Subject::Node(node.key()))
+    }
+
+    /// Tasks of the node; tasks are not kept by socket.
     fn leads_to(&self) -> Option<ScreenId> {
-        Some(ScreenId::Tasks)
+        (self.shown != Shown::CpuSets).then_some(ScreenId::Tasks)
     }
 
     fn table(&self) -> Option<&dyn Tabular> {

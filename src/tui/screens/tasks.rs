@@ -254,7 +254,7 @@ impl Screen for Tasks {
         match subject {
             Some(Subject::Node(node)) => self.choice.node = Some(node),
             Some(Subject::Container(id, _)) => self.choice.container = Some(id),
-            Some(Subject::Process(..) | Subject::Thread(..)) | None => {}
+            Some(Subject::Process(..) | Subject::Thread(..) | Subject::Socket(_)) | None => {}
         }
         Ok(None)
     }
