@@ -213,9 +213,9 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Serve counters of nodes, containers and programs to Prometheus.
     #[command(
-        after_help = "The page, /metrics, is made once per interval, however often it is read; /-/healthy reports \
-                      its health. docs/fleet.md lists its metrics. Anyone who can connect reads names of programs \
-                      and containers; use a proxy for TLS and passwords."
+        after_help = "The page /metrics is rebuilt once per interval, however often it is read; /-/healthy \
+                      is the health check. docs/fleet.md lists the metrics. Anyone who can connect reads \
+                      names of programs and containers; use a proxy for TLS and passwords."
     )]
     Exporter(Box<ExporterArgs>),
     /// Show a recording, on the screen or as batch output.
@@ -244,18 +244,16 @@ pub enum Command {
     )]
     Diff(Box<DiffArgs>),
     /// Write one page about a recording: problems, times, places and affected programs.
-    #[command(
-        after_help = "The page is one file that loads nothing, and is complete without its script. docs/report.md \
-                      describes its contents."
-    )]
+    #[command(after_help = "The page is one self-contained file, and is complete without JavaScript. \
+                      docs/report.md describes its contents.")]
     Report(Box<ReportArgs>),
     /// Measure latency and bandwidth between nodes, caches and sibling threads of this machine, and store the
     /// results. Loads the machine.
     #[command(
-        after_help = "Takes 5 s to 2 min. Only storing the profile for all users needs a privilege. It runs only \
-                      on request, and changes no setting of the machine. GB are 10^9 bytes of program data. The \
-                      memory traffic is twice that for a plain write, 1.5 times for a copy, and 4/3 times for a \
-                      triad."
+        after_help = "Takes 5 s to 2 min. Privileges are needed only to store the profile for all users. It \
+                      runs only on request, and changes no setting of the machine. GB are 10^9 bytes of \
+                      program data. The memory traffic is twice that for a plain write, 1.5 times for a \
+                      copy, and 4/3 times for a triad."
     )]
     Calibrate(Box<CalibrateArgs>),
     /// Test whether the numbers are right on this machine. Needs the same privileges as the live view, and

@@ -112,7 +112,8 @@ pub fn explain(error: &Error, check: &HostCheck) -> Refusal {
             exit: Exit::Privilege,
             what: "cannot start".into(),
             why: Some(
-                "a seccomp filter is active, and is the only known cause for the refused bpf(2) or perf_event_open(2)"
+                "a seccomp filter is active, and is the only known cause for the refused bpf(2) or \
+                 perf_event_open(2)"
                     .into(),
             ),
             said: Some(said),
@@ -270,7 +271,7 @@ pub fn unmatched(missing: &Unmatched, machine: &str, troubles: &[String], may_wa
         names => format!("closest names: {}", names.join(", ")),
     };
     let reasons: Vec<String> = std::iter::once(closest).chain(troubles.iter().cloned()).collect();
-    let wait = Advice::say("--wait starts numatop-ng and waits until it exists");
+    let wait = Advice::say("--wait starts numatop-ng now and waits for a match");
     let engine = missing.nameless.filter(|_| may_wait).and_then(ask_engine);
     Refusal {
         exit: Exit::Usage,

@@ -27,11 +27,11 @@ fn main() -> ExitCode {
     }
     // Before anything is opened: descriptors are theirs by number.
     if let Err(error) = systemd::take_over() {
-        output::message(format!("numatop-ng: taking over the sockets of the service manager: {error}"));
+        output::message(format!("numatop-ng: cannot take over the sockets of the service manager: {error}"));
         return Exit::CouldNotMeasure.into();
     }
     if let Err(error) = signals::catch() {
-        output::message(format!("numatop-ng: catching signals: {error}"));
+        output::message(format!("numatop-ng: cannot catch signals: {error}"));
         return Exit::CouldNotMeasure.into();
     }
     // If no thread can be created, the main thread runs it.

@@ -44,9 +44,9 @@ const FIGURES: [Figure; 14] = [
     Figure { name: "writes, GB/s", places: &["/local/0/write_gbs"] },
     Figure { name: "writes past the caches, GB/s", places: &["/local/0/write_nt_gbs"] },
     LINE,
-    Figure { name: "both threads of a core, additions, times one", places: &["/smt/additions"] },
+    Figure { name: "SMT throughput, additions, times one", places: &["/smt/additions"] },
     Figure { name: "both threads of a core, branches, times one", places: &["/smt/branches"] },
-    Figure { name: "both threads of a core, memory, times one", places: &["/smt/memory"] },
+    Figure { name: "SMT throughput, memory, times one", places: &["/smt/memory"] },
     Figure { name: "a page walk, ns", places: &["/walk_ns"] },
 ];
 

@@ -29,7 +29,7 @@ const EXITS: [(Exit, &str); 6] = [
     (Exit::Usage, "Wrong usage."),
     (Exit::Privilege, "A privilege is missing."),
     (Exit::Kernel, "The kernel is not supported."),
-    (Exit::Found, "diagnose has findings, or with diff --fail-on a metric is worse."),
+    (Exit::Found, "diagnose reported findings, or diff --fail-on found a metric that is worse."),
 ];
 
 /// Commands to begin with, and what each does.
@@ -52,11 +52,13 @@ const EXAMPLES: [(&str, &str); 7] = [
 const FILES: [(&str, &str); 3] = [
     (
         "~/.config/numatop-ng/config.toml",
-        "Default values for flags of the screen. The key W in the live view writes the file; --config names another file.",
+        "Default values for flags of the screen. The key W in the live view writes the file; --config names \
+         another file.",
     ),
     (
         "/var/lib/numatop-ng/machine.json",
-        "Costs between nodes, measured by calibrate as root; for other users: ~/.local/state/numatop-ng/machine.json.",
+        "Costs between nodes, measured by calibrate as root; for other users: \
+         ~/.local/state/numatop-ng/machine.json.",
     ),
     (
         "/var/lib/numatop-ng/selftest.json",

@@ -101,9 +101,9 @@ fn btf(facts: &BtfFacts) -> Vec<Line> {
             };
             std::iter::once(warn(found)).chain(lacking.iter().map(lacks)).collect()
         }
-        BtfFacts::Absent(why) => vec![no(format!("type information (BTF): missing: {why}"))],
+        BtfFacts::Absent(why) => vec![no(format!("type information (BTF) is missing: {why}"))],
         BtfFacts::Denied(why) | BtfFacts::Damaged(why) => {
-            vec![no(format!("type information (BTF): unreadable: {why}"))]
+            vec![no(format!("type information (BTF) is unreadable: {why}"))]
         }
     }
 }
@@ -171,7 +171,7 @@ pub(super) fn tested(trust: &EventVerdicts) -> Vec<Line> {
 fn counters(pmu: &PmuFacts, kernel: &KernelFacts) -> Vec<Line> {
     let mut findings = vec![match &pmu.sources {
         Fact::Known(names) => ok(format!("event sources: {}", names.join(" "))),
-        Fact::Unknown { unknown } => no(format!("unknown which event sources exist: {unknown}")),
+        Fact::Unknown { unknown } => no(format!("the existing event sources are unknown: {unknown}")),
     }];
     findings.extend(pmu.tables.iter().map(|table| {
         let text = format!("event table: {} ({}) for {}", table.id, table.name, table.cpu);

@@ -117,7 +117,7 @@ fn problems(out: &mut String, report: &Report, width: usize) {
     let works = report.probes.len() - failed.len();
     let more = if hidden > 0 { format!("{}, ", plural(hidden, "more line")) } else { String::new() };
     *out += &format!(
-        "\n--all: also shows {more}{} and {} that work\n",
+        "\n--all also shows {more}{} and {} that work\n",
         plural(fine.len(), "fact"),
         plural(works, "probe")
     );

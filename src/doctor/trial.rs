@@ -217,7 +217,7 @@ fn task_walk(mut probe: TaskProbe) -> Result<((), String)> {
     probe.walk(&Round::unknown(false), |_| threads += 1)?;
     probe.exits(|_| {}).context("reading the exit ring")?;
     let after = match probe.no_short_walk() {
-        None => format!("above {SHORT_FROM}, each sample visits only tasks that ran"),
+        None => format!("above {SHORT_FROM} threads, each sample visits only tasks that ran"),
         Some(why) => format!("each sample visits all tasks: {why}"),
     };
     Ok(((), format!("{} listed; {after}", plural(threads, "thread"))))

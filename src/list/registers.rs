@@ -87,7 +87,7 @@ fn counters(core: &Core, budget: Budget, width: usize) -> String {
         };
     }
     if core.table.counters.is_none() {
-        text += "; the real number is unknown";
+        text += "; this number is an assumption";
     }
     hanging("PMU    ", words(&text), width)
 }
@@ -173,7 +173,7 @@ pub fn metrics(width: usize) -> String {
     for metric in NODE_METRICS {
         out += &metric_line(metric.id, metric.help, width);
     }
-    out += "\nSockets and L3 domains, if not the nodes (in JSON, under sockets and llcs)\n";
+    out += "\nSockets and L3 domains that differ from nodes (in JSON: sockets, llcs)\n";
     for metric in CPU_SET_METRICS {
         out += &metric_line(metric.id, metric.help, width);
     }
@@ -269,7 +269,7 @@ fn held(rule: &Rule) -> String {
     match rule.hold.on_s {
         0.0 => "at once".to_owned(),
         seconds => format!(
-            "the condition must hold {seconds} s; the finding ends {} s after the condition ends",
+            "the condition must hold for {seconds} s; the finding ends {} s after the condition stops holding",
             rule.hold.off_s
         ),
     }

@@ -154,8 +154,8 @@ fn known(flag: &'static str, id: &str) -> Result<&'static str, BadValue> {
     }
     let why = || {
         format!(
-            "{id} cannot be compared: only metrics that can be summed over a recording can, see numatop-ng \
-             list metrics"
+            "{id} cannot be compared: only metrics that can be summed over a recording are comparable \
+             (numatop-ng list metrics)"
         )
     };
     named.find(|metric| metric.adds_up).map(|metric| metric.id).ok_or_else(|| bad(flag, why()))
@@ -207,7 +207,7 @@ pub fn fails_on(args: &DiffArgs) -> Result<Option<BTreeSet<&'static str>>, BadVa
         if can_be {
             Ok(id)
         } else {
-            Err(bad(FLAG, format!("{id} is neither good nor bad when it rises, so it cannot get worse")))
+            Err(bad(FLAG, format!("a rise of {id} is neither good nor bad, so the metric cannot get worse")))
         }
     };
     ids.split(',').map(directed).collect::<Result<_, _>>().map(Some)

@@ -278,7 +278,8 @@ pub(super) fn size(bytes: u64) -> String {
 fn say_behind(sample: &mut Sample, behind: u64) {
     if behind > 0 {
         sample.notes.push(format!(
-            "an interval is longer than requested: the reader of the output was behind; {} samples were merged into one interval",
+            "an interval is longer than requested: the reader of the output was too slow; {} samples were \
+             merged into one interval",
             behind + 1
         ));
     }

@@ -74,7 +74,7 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<ExitCode> {
         .for_each(|(cpu, count)| *count -= before.1.get(cpu).copied().unwrap_or(0).min(*count));
     let busy = too_busy(&before.0, &facts.usage, seconds);
     if let Some(why) = busy.as_ref().filter(|_| !args.force) {
-        let advice = "wait until the machine is idle, or measure anyway; the profile is then not used";
+        let advice = "wait until the machine is idle, or measure anyway (that profile is not used)";
         return Err(refusal(why, vec![Advice::command(advice, "numatop-ng calibrate --force")]).into());
     }
     let plan = plan::plan(&asked, &facts);
@@ -179,7 +179,7 @@ fn stored(args: &CalibrateArgs, file: Option<&Path>) -> Result<ExitCode> {
             let (found, notes) = store::find(&Wanted::Stored, &topology);
             notes.iter().for_each(|note| output::message(format!("numatop-ng: {note}")));
             let Some(found) = found else {
-                output::message("numatop-ng: no profile is stored: numatop-ng calibrate measures one");
+                output::message("numatop-ng: no profile is stored: run numatop-ng calibrate to measure one");
                 return Ok(Exit::CouldNotMeasure.into());
             };
             output::message(format!("numatop-ng: {}, measured {}", found.path.display(), found.profile.time));

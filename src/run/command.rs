@@ -264,7 +264,7 @@ fn end(running: &Running) -> Result<Ended> {
 
 fn next(source: &mut dyn Source, gathered: &mut Gathered) -> Result<()> {
     source.prepare()?;
-    let sample = source.next()?.context("the live source has ended")?;
+    let sample = source.next()?.context("the live measurement has ended")?;
     gathered.take(source.host(), sample);
     Ok(())
 }

@@ -146,7 +146,7 @@ impl Load {
         let (busy, waited) = (self.busy_ns / self.cpu_ns.max(1.0), self.waited_ns / self.time_ns.max(1.0));
         (busy >= SHORT_BUSY && waited >= SHORT_WAITED).then(|| {
             format!(
-                "CPUs are short: {:.0} % busy, and some task waited for a CPU {:.0} % of the time.",
+                "Too few CPUs: {:.0} % busy, and some task waited for a CPU {:.0} % of the time.",
                 100.0 * busy.min(1.0),
                 100.0 * waited.min(1.0)
             )
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn cpus_are_short_where_they_are_busy_and_tasks_wait_for_them() {
         let words = |busy_ns, waited_ns| Load { busy_ns, cpu_ns: 2e9, time_ns: 1e9, waited_ns }.words();
-        let short = "CPUs are short: 99 % busy, and some task waited for a CPU 80 % of the time.";
+        let short = "Too few CPUs: 99 % busy, and some task waited for a CPU 80 % of the time.";
         assert_eq!(words(1.98e9, 0.8e9).as_deref(), Some(short));
         assert_eq!(words(1.98e9, 0.0), None, "nothing waits");
         assert_eq!(words(1.0e9, 0.8e9), None, "bound tasks wait for one CPU");

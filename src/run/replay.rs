@@ -256,7 +256,7 @@ pub(super) fn blame(path: &Path, error: Error) -> Error {
 pub(super) fn nothing_there(path: &Path, (first, last): (i64, i64)) -> ExitCode {
     let (path, first, last) = (path.display(), rfc3339(first), rfc3339(last));
     output::message(format!(
-        "numatop-ng: {path} has no interval in this time; its samples are from {first} to {last}"
+        "numatop-ng: {path} has no interval in this period; its samples are from {first} to {last}"
     ));
     Exit::CouldNotMeasure.into()
 }

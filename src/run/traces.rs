@@ -181,9 +181,9 @@ fn profile(asked: &Asked<'_>, mut recording: Recording, format: TraceFormat, out
     if stacks.total().samples == 0 {
         let path = asked.path.display();
         let why = match (sampled, &asked.choice.comm) {
-            (0, _) => "has no hot spots in this time: stacks are recorded with --hot",
-            (_, Some(_)) => "has no sample in this time of a process that --comm matches",
-            (_, None) => "has no stack sample in this time: nothing ran in its scope",
+            (0, _) => "has no hot spots in this period: stacks are recorded only with --hot",
+            (_, Some(_)) => "has no sample in this period of a process that matches --comm",
+            (_, None) => "has no stack sample in this period: nothing ran in its scope",
         };
         output::message(format!("numatop-ng: {path} {why}"));
         return Ok(Exit::CouldNotMeasure.into());

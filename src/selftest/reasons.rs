@@ -83,7 +83,7 @@ fn judge(measured: &Measured, all: &[Measured], arm: bool) -> (Verdict, Option<S
         return match (alone, range.plausible) {
             (true, _) => (
                 Verdict::Untested,
-                Some("unknown: the count did not rise in any load that must raise it".into()),
+                Some("unknown: the count did not rise in any load that should raise it".into()),
                 Some(range),
             ),
             (false, true) => (Verdict::Plausible, None, Some(range)),
@@ -139,8 +139,8 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
             return "counts the other node's accesses: the encodings of lma and rma are swapped".into();
         }
         if range.control && count > 0.5 * amount && other > 0.5 * amount {
-            return "counts both nodes equally: the nodes can be artificial (interleaving, a hypervisor); the \
-                    latency in calibrate shows this"
+            return "counts both nodes equally: the nodes may be artificial (interleaving, a hypervisor); \
+                    calibrate shows whether their latencies differ"
                 .into();
         }
     }
@@ -157,7 +157,7 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         }
         (Role::Instructions, _) if !near(1.0, 30.0) && !near(0.5, 2.0) && !near(2.0, 2.0) => {
             return format!(
-                "{:.2} times the expected count: the encoding can be that of another event",
+                "{:.2} times the expected count: the encoding may belong to another event",
                 count / truth
             );
         }

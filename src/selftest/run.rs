@@ -406,7 +406,7 @@ impl<'a> Watch<'a> {
         }
         match self.source.next().context("taking a sample")? {
             Some(sample) => Ok(AtRest { sample, cpu_ns }),
-            None => bail!("the live source has ended"),
+            None => bail!("the live measurement has ended"),
         }
     }
 }

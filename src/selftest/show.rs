@@ -132,7 +132,7 @@ fn of_load(measured: &Measured, width: usize) -> String {
         let word = measured.tool_verdict.word();
         text += &hanging(
             "    ",
-            words(&format!("whole job: {own} by its own count, {tool} by numatop-ng: {word}")),
+            words(&format!("whole job: {own} by its own count, {tool} by numatop-ng ({word})")),
             width,
         );
     }
@@ -153,7 +153,7 @@ pub(super) fn counter_list(width: usize) -> String {
                 } else {
                     format!("; almost no events in: {}", controls.join(", "))
                 };
-                format!("loads in which the event counts: {}{nearly}", first.word())
+                format!("loads that raise the count: {}{nearly}", first.word())
             }
         };
         text += &hanging(&format!("{:<18}", role.id()), words(&about), width);
@@ -250,7 +250,7 @@ mod tests {
             "  counted with perf_event_open(2) instead of numatop-ng, because no BPF\n",
             "instructions  INST_RETIRED.ANY  type 0 config 0x0\n",
             "  loop, 0 > 1            3999900-4000500     2000000  WRONG\n    half the expected count: one of two\n",
-            "    whole job: 10 by its own count, 20 by numatop-ng: untested\n",
+            "    whole job: 10 by its own count, 20 by numatop-ng (untested)\n",
             "  coin                                 -           -  untested\n",
         ] {
             assert!(text.contains(said), "{said:?} is not in\n{text}");

@@ -177,7 +177,7 @@ impl EventVerdict {
         match self.verdict {
             Verdict::Ok => format!("verified here{direct}, {here}"),
             Verdict::Plausible => format!("plausible here{direct}, {here}"),
-            Verdict::Known => format!("wrong here, which is known: {reason}"),
+            Verdict::Known => format!("known to be wrong here: {reason}"),
             Verdict::Wrong => format!("WRONG here, {}: {reason}", self.date),
             Verdict::Untested => "not tested here".into(),
         }
@@ -323,7 +323,7 @@ mod tests {
         let words = [
             (Verdict::Ok, "verified here, 2026-11-23, Linux 6.12", true),
             (Verdict::Plausible, "plausible here, 2026-11-23, Linux 6.12", true),
-            (Verdict::Known, "wrong here, which is known: 16 times too many", true),
+            (Verdict::Known, "known to be wrong here: 16 times too many", true),
             (Verdict::Wrong, "WRONG here, 2026-11-23: 16 times too many", false),
             (Verdict::Untested, "not verified on hardware", true),
         ];

@@ -305,7 +305,8 @@ impl Recording {
         match self.last_seq {
             Some(last) if seq <= last => return false,
             Some(last) if seq > last + 1 => {
-                self.notes.push(format!("{} frames before this are damaged and omitted", seq - last - 1));
+                self.notes
+                    .push(format!("{} frames before this sample are damaged and omitted", seq - last - 1));
             }
             _ => {}
         }

@@ -141,7 +141,7 @@ impl Waiting {
 
 /// Adds a note on the number of samples in one interval.
 fn note(notes: &mut Vec<String>, samples: u64) {
-    const WORDS: &str = "an interval is longer than requested: the terminal was behind";
+    const WORDS: &str = "an interval is longer than requested: the terminal was too slow";
     notes.retain(|note| !note.starts_with(WORDS));
     notes.push(format!("{WORDS}; {samples} samples were merged into one interval"));
 }

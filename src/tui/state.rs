@@ -171,7 +171,7 @@ impl State {
         }
         self.sampling = !self.sampling;
         self.message = Some(match self.sampling {
-            true => "sampling on, within 1% of a CPU (U turns it off)".into(),
+            true => "sampling on, at most 1% of a CPU (U turns it off)".into(),
             false => "sampling off (U turns it on)".into(),
         });
     }

@@ -153,7 +153,7 @@ mod balancing_off {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "NUMA balancing is off, and 3 processes with 3.0 CPUs of work could run nearer to their memory."
+            "NUMA balancing is off, and 3 processes using 3.0 CPUs could run nearer to their memory."
         );
         assert_eq!(commands(&found[0])[0], "sysctl -w kernel.numa_balancing=1");
         assert_eq!(found[0].evidence.len(), 4);

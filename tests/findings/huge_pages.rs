@@ -56,8 +56,8 @@ pub mod hugetlb_on_other_node {
             found[0]
                 .advice
                 .sentence
-                .starts_with("mysqld runs on node 0, whose pool of huge pages is used up: 80.0 +-")
-                && found[0].advice.sentence.ends_with(" % of its memory is in pages of node 1."),
+                .starts_with("mysqld runs on node 0, whose pool of huge pages is used up; 80.0 +-")
+                && found[0].advice.sentence.ends_with(" % of the process memory is in huge pages of node 1."),
             "{}",
             found[0].advice.sentence
         );

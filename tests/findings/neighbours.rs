@@ -109,7 +109,7 @@ mod noisy_neighbour {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "mysqld needs 3.5 times the cycles per instruction of process 4410 of the same name on node 1. mysqld 4242 runs on node 0, too."
+            "mysqld needs 3.5 times the cycles per instruction of process 4410, which has the same name and runs on node 1. mysqld 4242 runs on node 0, too."
         );
         // Up to 71 % of its time.
         assert!((found[0].advice.gain.at_most.unwrap() - 15.0 * (1.0 - 4.0 / 14.0)).abs() < 0.1);
@@ -148,7 +148,7 @@ mod noisy_neighbour {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Suspected));
         assert_eq!(
             found[0].advice.sentence,
-            "mysqld needs 3.5 times the cycles per instruction of process 4410 of the same name on socket 1. mysqld \
+            "mysqld needs 3.5 times the cycles per instruction of process 4410, which has the same name and runs on socket 1. mysqld \
              4242 runs on socket 0, too."
         );
         assert_eq!(found[0].evidence[2].of.to_string(), "socket 0");

@@ -50,7 +50,7 @@ pub mod lopsided_nodes {
         assert_eq!(found[0].key.subject.to_string(), "node 0");
         assert_eq!(
             found[0].advice.sentence,
-            "Node 0 is 93.8 % busy and tasks wait; node 1 is 0.0 % busy. 2 subjects are bound to node 0; 3c0f6a4c2b9f would fit on node 1."
+            "Node 0 is 93.8 % busy and tasks wait; node 1 is 0.0 % busy. 2 processes or containers are bound to node 0; 3c0f6a4c2b9f would fit on node 1."
         );
         let bind = &commands(&found[0])[0];
         assert!(bind.starts_with("docker update --cpuset-cpus 8-15,24-31 --cpuset-mems 1 3c0f"), "{bind}");
@@ -174,7 +174,7 @@ pub mod lopsided_nodes {
         assert_eq!(found[0].key.to_string(), "lopsided-nodes/socket 0");
         assert_eq!(
             found[0].advice.sentence,
-            "Socket 0 is 92.3 % busy and tasks wait; socket 1 is 0.0 % busy. 2 subjects are bound to socket 0; 3c0f6a4c2b9f would fit on socket 1."
+            "Socket 0 is 92.3 % busy and tasks wait; socket 1 is 0.0 % busy. 2 processes or containers are bound to socket 0; 3c0f6a4c2b9f would fit on socket 1."
         );
         let id = "3c0f6a4c2b9f1e8d7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f";
         assert_eq!(commands(&found[0]), [format!("docker update --cpuset-cpus 26-51,78-103 {id}")]);
@@ -553,7 +553,7 @@ mod interrupts_on_busy_node {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "Interrupts take 14.2 % of node 0, where mysqld runs, and 1.1 % of node 1."
+            "Interrupts take 14.2 % of the time of node 0, where mysqld runs, and 1.1 % of node 1."
         );
         assert!((found[0].advice.gain.at_most.unwrap() - 1.136).abs() < 0.01, "{:?}", found[0].advice.gain);
         assert!(commands(&found[0]).is_empty(), "it is not known which device has them");

@@ -517,7 +517,7 @@ mod page_cache_fills_node {
         assert!(many.advice.sentence.contains("(32 % jobs, 29 % mysql.service)"), "{}", many.advice.sentence);
         let none = owned(&[(SERVICE, GIB, 0)], Some(GroupReclaim::Swappiness));
         assert!(
-            none.advice.sentence.contains("97 % charged to no group with tasks"),
+            none.advice.sentence.contains("97 % not charged to a group with tasks"),
             "{}",
             none.advice.sentence
         );
@@ -634,7 +634,7 @@ mod memory_on_one_node {
         let mut world = world(actor());
         world.state.numa_balancing = Some(1);
         let found = found(world, 90, ID).remove(0);
-        assert!(found.advice.commands[0].words.starts_with("numactl --interleave=0-1"));
+        assert!(found.advice.commands[0].words.starts_with("put numactl --interleave=0-1"));
     }
 
     #[test]

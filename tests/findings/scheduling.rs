@@ -37,7 +37,7 @@ mod bound_to_busy_cpus {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Warning, Confidence::Estimated));
         assert_eq!(
             found[0].advice.sentence,
-            "worker waits 2.8 s of each second for the 1 CPU in its affinity, and 15.0 CPUs are idle."
+            "worker waits 2.8 s of each second for the 1 CPU in its affinity, while 15.0 other CPUs are idle."
         );
         assert_eq!(commands(&found[0])[0], "taskset -acp 0-7,16-23 600", "CPUs of its own node are enough");
         assert!(found[0].advice.undo[0].line.is_none(), "lists of several threads are not known");

@@ -288,7 +288,7 @@ mod groups {
         assert_eq!(commands(&finding), ["migratepages 900 1 0"]);
         assert_eq!(undo(&finding), ["migratepages 900 0 1"]);
         assert!(
-            finding.advice.undo[0].words.starts_with("moves all of its memory there"),
+            finding.advice.undo[0].words.starts_with("moves all of its memory back"),
             "{:?}",
             finding.advice.undo
         );

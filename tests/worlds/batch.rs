@@ -134,7 +134,7 @@ fn a_slow_reader_delays_no_sample_and_loses_nothing() {
         let samples = ended.len() - before;
         longest = longest.max(samples);
         let told =
-            format!("the reader of the output was behind; {samples} samples were merged into one interval");
+            format!("the reader of the output was too slow; {samples} samples were merged into one interval");
         let notes = interval["notes"].to_string();
         assert_eq!(notes.contains(&told), samples > 1, "{samples} samples, {notes}");
     }

@@ -522,7 +522,7 @@ fn each_node_has_an_ipc_of_its_own() {
     bench.by_node = Default::default();
     let json = bench.json();
     let (value, why) = value(&json, "ipc_by_node");
-    assert!(value.is_null() && why.contains("not kept by node"), "{value} {why}");
+    assert!(value.is_null() && why.contains("not recorded by node"), "{value} {why}");
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn the_short_report_has_the_verdict_first_and_fits_a_screen() {
         let text = render_text(&report, 80, false);
         let first = text.lines().next().unwrap();
         assert!(first.starts_with("The live view works here.") == report.live.works, "{text}");
-        assert!(text.lines().count() <= 40 && text.contains("--all: "), "{text}");
+        assert!(text.lines().count() <= 40 && text.contains("--all also shows"), "{text}");
         assert!(!text.contains("\nok "), "{text}");
         insta::assert_snapshot!(format!("short_{name}"), text);
     }

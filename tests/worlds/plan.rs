@@ -209,7 +209,7 @@ fn local_accesses_of_an_arm_core_stand_on_two_counters() {
 
 #[test]
 fn each_cloud_has_its_own_way_to_counters() {
-    for (platform, says) in [("Google", "enhanced"), ("Amazon EC2", "bare metal"), ("QEMU", "pmu=on")] {
+    for (platform, says) in [("Google", "enhanced"), ("Amazon EC2", "bare-metal"), ("QEMU", "pmu=on")] {
         let mut host = without_pmu();
         host.pmu.platform = Fact::Known(platform.into());
         let plan = plan(&host);
@@ -230,7 +230,7 @@ fn with_a_small_pmu(platform: &str) -> HostCheck {
 
 #[test]
 fn a_cloud_that_holds_back_some_counters_says_which_machines_have_them() {
-    for (platform, says) in [("Google", "'enhanced' (large C4)"), ("Amazon EC2", "whole sockets")] {
+    for (platform, says) in [("Google", "'enhanced' (large C4)"), ("Amazon EC2", "whole-socket")] {
         let plan = plan(&with_a_small_pmu(platform));
         assert!(metric(&plan, "ipc").is_ok(), "{platform}");
         for id in ["lma_per_s", "rma_per_s", "rma_lma", "llc_mpki"] {

@@ -74,7 +74,7 @@ fn a_list_of_online_cpus_that_a_container_made_up_hides_none() {
     let online: Vec<u32> = topology.online_cpus().map(|cpu| cpu.id.0).collect();
     assert_eq!(online, [0, 1], "2 is offline");
     assert_eq!(topology.cpu(CpuId(1)).unwrap().node, Some(NodeId(7)));
-    assert!(topology.warnings().join("\n").contains("CPUs 1 run, but"), "{:?}", topology.warnings());
+    assert!(topology.warnings().join("\n").contains("CPUs 1 run but"), "{:?}", topology.warnings());
 }
 
 #[test]

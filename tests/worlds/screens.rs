@@ -217,7 +217,7 @@ fn measured_costs_of_sixteen_nodes_fit_the_screen() {
 #[test]
 fn a_machine_that_was_not_measured_says_what_measures_it() {
     let screen = matrix(World::intel(), (80, 24), 5);
-    has_lines(&screen, &["no values to show: not measured on this machine: numatop-ng calibrate"]);
+    has_lines(&screen, &["no values to show: not measured on this machine: run numatop-ng calibrate"]);
 }
 
 #[test]

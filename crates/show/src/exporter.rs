@@ -107,7 +107,7 @@ impl Exporter {
         let failed = guard::replace(path, &text).err().map(|error| error.to_string());
         if let Some(why) = failed.as_ref().filter(|why| self.failed.as_ref() != Some(why)) {
             let path = clean_str(&path.to_string_lossy());
-            writeln!(out, "numatop-ng: writing {path}: {why}; retried every interval")?;
+            writeln!(out, "numatop-ng: cannot write {path}: {why}; retried every interval")?;
         }
         self.failed = failed;
         Ok(())

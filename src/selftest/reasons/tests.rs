@@ -111,7 +111,7 @@ fn swapped_encodings_are_found() {
     found(
         Role::Instructions,
         &swapped,
-        "32.00 times the expected count: the encoding can be that of another event",
+        "32.00 times the expected count: the encoding may belong to another event",
     );
 }
 

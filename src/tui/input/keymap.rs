@@ -138,7 +138,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('v')],
         Action::OverTime,
         "Over time",
-        "Nodes: CPU and remote share of each node over time; then each CPU (top: 1); then the table",
+        "Nodes: CPU and remote share of each node over time; then each CPU (like 1 in top); then the table",
     ),
     bind(CONTAINERS, &[ch('c')], Action::Scope, "Scope", "Watch only the selected container, or all again"),
     bind(SCREENS, &[ch('C')], Action::Unscope, "", "Clear the scope set with c"),
@@ -261,7 +261,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('U')],
         Action::Sampling,
         "",
-        "Start or stop sampling accesses of processes on the screen, within 1% of a CPU",
+        "Start or stop sampling accesses of processes on the screen; costs at most 1% of a CPU",
     ),
     bind(TASKS, &[ch('H')], Action::Threads, "Threads", "Show threads, or processes again"),
     bind(
@@ -309,7 +309,7 @@ pub static KEYS: &[Binding] = &[
         "Go to it",
         "Summary: go to the worst interval of the selected number",
     ),
-    bind(SCREENS, &[ch('o')], Action::Overhead, "", "The cost of numatop-ng itself, program by program"),
+    bind(SCREENS, &[ch('o')], Action::Overhead, "", "The cost of numatop-ng itself, by BPF program"),
     bind(
         SCREENS,
         &[ch('R')],

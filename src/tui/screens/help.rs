@@ -180,11 +180,13 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
         ("CPU", "Busy time of the node's CPUs; a full bar means that all are busy."),
         (
             "MEM",
-            "Memory of the node in two shades: used by programs and the kernel, then page cache; the rest is free.",
+            "Memory of the node in two shades: used by programs and the kernel, then page cache; the rest is \
+             free.",
         ),
         (
             "FINDINGS",
-            "Critical (!), warnings (*), suspected (?) and notes of the last minutes; f shows the findings.",
+            "Critical (!), warnings (*), suspected (?) and notes of the last few minutes; f shows the \
+             findings.",
         ),
         (
             "time bar",
@@ -198,7 +200,8 @@ fn lines(context: u16, width: u16, snapshot: Option<&Snapshot>) -> Vec<Line> {
         ),
         (
             "SWAP/s",
-            "Pages read from and written to swap. Shown only while the machine swaps, which means that memory is short.",
+            "Pages read from and written to swap. Shown only while the machine swaps, which means that \
+             memory is short.",
         ),
         ("self", "CPU time and memory of numatop-ng; 100% is one CPU."),
         (

@@ -115,7 +115,7 @@ fn lines(snapshot: &Snapshot, overhead: &Overhead) -> Vec<Line> {
         lines.push(line(
             "",
             &[],
-            "While this view is open, statistics add about 70 ns to each run.",
+            "While this view is open, statistics add about 70 ns to each program run.",
             Role::Dim,
         ));
     }

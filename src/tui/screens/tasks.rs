@@ -219,7 +219,7 @@ impl Screen for Tasks {
         });
         if self.list.rows().is_empty() {
             let text = match (snapshot.tasks.is_empty(), snapshot.host.scope.as_str()) {
-                (false, _) => "no task matches: Esc clears filters, K i X show hidden rows".into(),
+                (false, _) => "no task matches: Esc clears filters; K, i and X show hidden rows".into(),
                 (true, "") => "no task is in scope".to_owned(),
                 (true, scope) => {
                     format!("no task is in scope: {} has ended, or has not started", clean_str(scope))

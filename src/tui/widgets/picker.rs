@@ -266,8 +266,8 @@ impl Prompt {
             Purpose::Search => "Search: ",
             Purpose::Filter => "Show only: ",
             Purpose::Interval => "Interval in seconds (0.1 to 60): ",
-            Purpose::Forward => "Go to a time, or ahead by (03:12, 90s, 5m): ",
-            Purpose::Backward => "Go to a time, or back by (03:12, 90s, 5m): ",
+            Purpose::Forward => "Go to a time, or ahead by a duration (03:12, 90s, 5m): ",
+            Purpose::Backward => "Go to a time, or back by a duration (03:12, 90s, 5m): ",
             Purpose::Report => "Save an HTML report of the last 10 min as: ",
             Purpose::Keep => "Save columns, order, rows, interval and screen as defaults?",
         }

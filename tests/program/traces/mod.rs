@@ -110,7 +110,7 @@ fn a_time_without_intervals_is_said_and_makes_no_file() {
         let words = [&["export", text(&path), "--format", format, "-o", text(&out)][..], &from[..]].concat();
         let written = numatop(&words);
         let said = String::from_utf8(written.stderr).unwrap();
-        assert!(written.status.code() == Some(1) && said.contains("no interval in this time"), "{said}");
+        assert!(written.status.code() == Some(1) && said.contains("no interval in this period"), "{said}");
         assert!(!out.exists(), "{format}");
     }
 }

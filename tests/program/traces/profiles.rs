@@ -389,8 +389,8 @@ fn without_hot_spots_there_is_no_profile_and_a_reason() {
     let (plain, hot) = (fixture("plain.nrec"), text(&hot));
     for format in ["folded", "pprof"] {
         for (path, flags, why) in [
-            (text(&plain), &[][..], "has no hot spots in this time: stacks are recorded with --hot"),
-            (hot, &["--comm", "nothing-is-called-so"][..], "that --comm matches"),
+            (text(&plain), &[][..], "has no hot spots in this period: stacks are recorded only with --hot"),
+            (hot, &["--comm", "nothing-is-called-so"][..], "that matches --comm"),
         ] {
             let words = [&["export", path, "--format", format, "-o", text(&out)], flags].concat();
             let written = numatop(&words);

@@ -90,7 +90,7 @@ impl<'a> Owners<'a> {
         let owners = self.groups.iter().take(some);
         let mut parts: Vec<String> = owners.map(|owner| named(owner.bytes, &label(owner.row))).collect();
         if self.unowned_bytes >= self.all_bytes * OF_NODE {
-            parts.push(named(self.unowned_bytes, "charged to no group with tasks"));
+            parts.push(named(self.unowned_bytes, "not charged to a group with tasks"));
         }
         if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
     }
@@ -148,7 +148,7 @@ pub(super) fn limit(view: &View<'_>, owner: Owner<'_>, bytes: f64) -> Command {
         _ => Command::words(
             When::ForGood,
             Scope::Container,
-            format!("a soft limit (memory.high) for {}: {words}", label(owner.row)),
+            format!("set a soft limit (memory.high) for {}: {words}", label(owner.row)),
         ),
     }
 }

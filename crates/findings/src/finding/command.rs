@@ -236,7 +236,7 @@ impl Command {
         let (line, mut words) = (line.done(), words.into());
         if line.is_none() {
             const REFUSED: &str =
-                "its name has characters that are unsafe in a command: find its name yourself";
+                "the name contains characters that are unsafe in a command: look it up yourself";
             words = if words.is_empty() { REFUSED.to_owned() } else { format!("{words} ({REFUSED})") };
         }
         Command { when, line, words, scope }
@@ -281,6 +281,6 @@ mod tests {
     #[test]
     fn a_refused_name_is_said() {
         let command = Command::new(When::Now, Scope::Container, line("docker update").name("$(x)"), "");
-        assert!(command.line.is_none() && command.words.contains("find its name yourself"));
+        assert!(command.line.is_none() && command.words.contains("look it up yourself"));
     }
 }

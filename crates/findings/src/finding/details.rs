@@ -121,7 +121,7 @@ fn members(finding: &Finding) -> String {
     );
     match finding.identity.objects.iter().all(|object| object.is_drawn) {
         true => words,
-        false => words + " The nodes shown are those of shared pages that a process has touched.",
+        false => words + " Node figures cover only the shared pages that a process has touched.",
     }
 }
 

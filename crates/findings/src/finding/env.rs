@@ -168,14 +168,16 @@ fn binding(
         // AllowedCPUs needs the unified hierarchy [S11].
         Env::Unit(_) if unified == Some(false) => {
             let mems = of_nodes(&|nodes| format!(", NUMAPolicy=preferred, NUMAMask={}", node_list(nodes)));
-            let words = format!("a drop-in of the unit with CPUAffinity={c}{mems}, and a restart");
+            let words = format!("add a drop-in with CPUAffinity={c}{mems} to the unit, then restart it");
             pid.map(taskset)
                 .into_iter()
                 .chain([Command::words(When::ForGood, Scope::Container, words)])
                 .collect()
         }
         Env::Unit(name) => vec![unit(name, true), unit(name, false)],
-        Env::Docker(id) => vec![container("docker update", id), options("docker run, or cpuset: in compose")],
+        Env::Docker(id) => {
+            vec![container("docker update", id), options("docker run, or the compose key cpuset")]
+        }
         Env::Podman(id) => vec![container("podman update", id), options("podman run, or in the quadlet")],
         Env::Nerdctl(id) => vec![container("nerdctl update", id), options("nerdctl run")],
         Env::Pod(id) => {
@@ -183,11 +185,13 @@ fn binding(
             now.words = "for a short trial: the kubelet restores its own list, by default every 10 s".into();
             let words = match nodes {
                 Some(_) => {
-                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: \
-                     static, memoryManagerPolicy: Static, topologyManagerPolicy: single-numa-node"
+                    "give the pod Guaranteed QoS with whole CPUs, and configure the kubelet with \
+                     cpuManagerPolicy: static, memoryManagerPolicy: Static, topologyManagerPolicy: \
+                     single-numa-node"
                 }
                 None => {
-                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static"
+                    "give the pod Guaranteed QoS with whole CPUs, and configure the kubelet with \
+                     cpuManagerPolicy: static"
                 }
             };
             vec![now, Command::words(When::ForGood, Scope::Container, words)]
@@ -217,8 +221,10 @@ fn binding(
         Env::Nspawn(name) => vec![unit(name, true)],
         Env::Managed => {
             let mems = of_nodes(&|nodes| format!(" and nodes {}", node_list(nodes)));
-            let words =
-                format!("CPUs {c}{mems}, set where the group is created: its manager restores its own lists");
+            let words = format!(
+                "set CPUs {c}{mems} where the group is created: the group's manager restores its own \
+                         lists"
+            );
             vec![Command::words(When::ForGood, Scope::Container, words)]
         }
         Env::Cgroup(path) if unified == Some(true) => {
@@ -279,7 +285,7 @@ pub fn move_back_shared(pid: u32, placed: &Placed, to: &[NodeId], from: &[NodeId
         placed,
         (to, from),
         BESIDE_PCT,
-        "moves all of its memory there, also memory that was there before; run as root",
+        "moves all of its memory back, including memory not moved by the first command; run as root",
     )
 }
 
@@ -295,7 +301,7 @@ fn move_back_beside(
     let line = (fits && from.len() == 1).then(|| move_memory(pid, to, from, words));
     line.flatten().unwrap_or_else(|| {
         let words =
-            "cannot be undone: moved pages mix with pages that were there before; a restart places memory again";
+            "cannot be undone: moved pages mix with pages already on that node; a restart places memory anew";
         Command::words(When::Now, Scope::Process, words)
     })
 }
@@ -333,13 +339,13 @@ pub fn quota(env: &Env, milli: u64, unified: Option<bool>) -> Vec<Command> {
         Env::Cgroup(path) if unified == Some(true) => {
             let us = milli.saturating_mul(PERIOD_US / 1000);
             let words = line("echo").quota(us, PERIOD_US).into_file_of(path, "cpu.max");
-            let period = "for the default period of 100 ms; scale it if cpu.max has another period";
+            let period = "for the default period of 100 ms; scale the quota if cpu.max has another period";
             vec![Command::new(When::Now, Scope::Container, words, period)]
         }
         _ => vec![Command::words(
             When::Now,
             Scope::Container,
-            format!("a quota of {cpus} CPUs, set where the cgroup is created"),
+            format!("set a quota of {cpus} CPUs where the cgroup is created"),
         )],
     }
 }
@@ -424,7 +430,7 @@ mod tests {
                 Env::Docker("3c0f".into()),
                 &[
                     "docker update --cpuset-cpus 26-28 3c0f",
-                    "the same option for docker run, or cpuset: in compose: --cpuset-cpus 26-28",
+                    "the same option for docker run, or the compose key cpuset: --cpuset-cpus 26-28",
                 ],
             ),
             (
@@ -445,7 +451,8 @@ mod tests {
                 Env::Pod("3c0f".into()),
                 &[
                     "crictl update --cpuset-cpus 26-28 3c0f",
-                    "give the pod Guaranteed QoS with whole CPUs, and set for the kubelet cpuManagerPolicy: static",
+                    "give the pod Guaranteed QoS with whole CPUs, and configure the kubelet with \
+                     cpuManagerPolicy: static",
                 ],
             ),
             (Env::Libvirt("vm".into()), &["virsh emulatorpin vm 26-28 --live", "<vcpu cpuset='26-28'>"]),
@@ -462,7 +469,7 @@ mod tests {
             ),
             (
                 Env::Managed,
-                &["CPUs 26-28, set where the group is created: its manager restores its own lists"],
+                &["set CPUs 26-28 where the group is created: the group's manager restores its own lists"],
             ),
             (
                 Env::Cgroup("/jobs".into()),
@@ -479,7 +486,7 @@ mod tests {
         let old: Vec<String> = of(&Env::Unit("a.service".into()), Some(false));
         assert_eq!(
             old,
-            ["taskset -acp 26-28 7", "a drop-in of the unit with CPUAffinity=26-28, and a restart"]
+            ["taskset -acp 26-28 7", "add a drop-in with CPUAffinity=26-28 to the unit, then restart it"]
         );
         assert!(bind_cpus(&Env::Session, &[], Some(7), None).is_empty());
         assert!(bind(&Env::Session, &[0], &[], Some(7), None).is_empty());

@@ -128,14 +128,14 @@ impl Assumption {
     pub fn words(self) -> &'static str {
         match self {
             Assumption::WaitsForMemoryOnly => "memory-bound work",
-            Assumption::MemoryTimeWaits => "all time at remote accesses is waiting",
+            Assumption::MemoryTimeWaits => "all time in remote accesses is stall time",
             Assumption::FirmwareDistances => "SLIT distances",
             Assumption::MeasuredDistances => "measured distances",
             Assumption::PagesUsedAlike => "evenly used pages",
             Assumption::PlacementStays => "placement stays as good without NUMA balancing",
             Assumption::SiblingsAddNothing => "no throughput from busy SMT siblings",
-            Assumption::MeasuredSiblings => "an SMT slowdown as in the worst load of calibrate",
-            Assumption::WaitIsWork => "useful work during the whole wait",
+            Assumption::MeasuredSiblings => "an SMT slowdown equal to calibrate's worst load",
+            Assumption::WaitIsWork => "the whole wait becomes useful work",
             Assumption::SameWork => "the same work in both processes",
         }
     }

@@ -525,5 +525,5 @@ pub fn faults_are_local(view: &View<'_>, of: &SubjectRef<'_>) -> bool {
 
 /// Blindness about memory that nothing uses.
 pub fn cold() -> Unmet {
-    Unmet::Blind(Blindness::new(Reason::Cold, "nothing uses its memory on other nodes"))
+    Unmet::Blind(Blindness::new(Reason::Cold, "its memory on other nodes is not being used"))
 }

@@ -82,7 +82,7 @@ pub fn there(
                 format!("{words}; run as root: otherwise pages that other processes also map do not move")
             }
             (0, _) => words.to_owned(),
-            _ => "moves memory that is not shared".to_owned(),
+            _ => "moves only memory that is not shared".to_owned(),
         };
         env::move_memory(pid, from, to, words)
     };

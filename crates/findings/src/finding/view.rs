@@ -245,7 +245,7 @@ impl<'a> View<'a> {
     /// The sched_ext scheduler as another cause of where tasks run, where one is loaded.
     pub fn or_else_scheduler(&self) -> Option<String> {
         let (name, _) = self.snapshot.scheduler()?;
-        Some(format!("The sched_ext scheduler {name} places tasks: its policy can be the cause."))
+        Some(format!("The sched_ext scheduler {name} places tasks: its policy may be the cause."))
     }
 
     /// Its hinting faults, or those of its processes that rules look at, in the last two minutes. NUMA

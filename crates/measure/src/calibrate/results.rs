@@ -201,8 +201,8 @@ impl Results {
         if plan.walk_bytes < plan.walk_wanted && plan.orders > 1 {
             let (bytes, wanted) = (plan.walk_bytes >> 20, plan.walk_wanted >> 20);
             notes.push(format!(
-                "latency: the test memory is too small ({bytes} MiB, {wanted} MiB needed): values include hits in \
-                 a system cache; raise --memory (at most 2 GiB of a node)"
+                "latency values include system cache hits: the test memory is too small ({bytes} MiB, \
+                 {wanted} MiB needed); raise --memory (at most 2 GiB per node)"
             ));
         }
         notes.extend(self.flushing(&latency_ns, plan, &ids));
@@ -321,7 +321,10 @@ impl Results {
         let (flushed, evicted) = (latency[at][at]?, self.evicted?);
         let apart = 100.0 * (evicted / flushed - 1.0);
         (apart.abs() > 3.0).then(|| {
-            format!("reading a flushed cache line takes {flushed:.1} ns, an evicted one {evicted:.1} ns ({apart:+.0} %)")
+            format!(
+                "reading a flushed cache line takes {flushed:.1} ns, an evicted one {evicted:.1} ns \
+                     ({apart:+.0} %)"
+            )
         })
     }
 }

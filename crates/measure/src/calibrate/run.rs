@@ -133,7 +133,7 @@ impl Runner<'_> {
         for key in keys {
             self.results.missing.insert(
                 (*key).to_string(),
-                format!("measured {} times; the reason each time: {last}", AGAIN + 1),
+                format!("measured {} times and rejected each time; last reason: {last}", AGAIN + 1),
             );
         }
         Ok(None)
@@ -282,7 +282,8 @@ impl Runner<'_> {
             if bytes < wanted {
                 let (bytes, wanted) = (bytes >> 20, wanted >> 20);
                 self.results.notes.push(format!(
-                    "bandwidth of node {node}: includes cache hits; the test used {bytes} MiB of {wanted} MiB needed"
+                    "bandwidth of node {node}: includes cache hits; the test used {bytes} MiB of {wanted} \
+                     MiB needed"
                 ));
             }
             match self.ask(&Job::Streams { node, bytes, cpu, limits })? {

@@ -71,8 +71,8 @@ fn wandering(profile: &Profile) -> String {
     let looks: u32 = wandering.classes.iter().sum();
     let counts: Vec<String> = wandering.classes.iter().map(ToString::to_string).collect();
     format!(
-        "wandering: the hypervisor moves the CPUs of this machine. {looks} measurements of CPUs {} and {} gave {} \
-         distances ({}); only ratios between nodes are used",
+        "wandering: the hypervisor moves this machine's CPUs. {looks} measurements between CPUs {} and {} \
+         gave {} different distances ({}); only ratios between nodes are used",
         wandering.cpus.0,
         wandering.cpus.1,
         wandering.classes.len(),

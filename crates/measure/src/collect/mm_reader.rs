@@ -190,7 +190,8 @@ impl MmReader {
         if !self.told && failure == helper::Failure::NotStarted {
             self.told = true;
             self.trouble = Some(
-                "memory by node and fields of processes are unknown from here on: the helper that reads them could not start"
+                "from now on, memory by node and process fields are unknown: the helper that reads them \
+                 could not start"
                     .into(),
             );
         }
@@ -301,7 +302,9 @@ impl Closer {
                     "the numatop-ng helper that reads this process's memory map has ended".into()
                 }
                 Failure::NotStarted | Failure::GivenUp => {
-                    "the helper that reads the process's memory map could not start, or waits for locked address spaces".into()
+                    "the helper that reads the process's memory map could not start, or waits for locked \
+                     address spaces"
+                        .into()
                 }
             })?;
         let mut bytes = Vec::new();

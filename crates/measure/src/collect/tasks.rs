@@ -199,7 +199,7 @@ impl TaskProbe {
                     for at in 0..sys::read_variable(&bss.nr_listed_rows) as usize {
                         short.rows.copy_to(&mut self.row, at * short.stride, short.stride);
                         row(WireRow::split(&self.row)
-                            .context("the iterator over listed tasks wrote half a row")?
+                            .context("the iterator over listed tasks wrote an incomplete row")?
                             .0);
                     }
                 }
@@ -420,7 +420,7 @@ fn set_masks(skel: &mut TasksSkel<'static>, masks: &CpuMasks) -> Result<()> {
 
 fn for_each_row(mut bytes: &[u8], row: &mut impl FnMut(WireRow<'_>)) -> Result<()> {
     while !bytes.is_empty() {
-        let (first, rest) = WireRow::split(bytes).context("the kernel returned half a row")?;
+        let (first, rest) = WireRow::split(bytes).context("the kernel returned an incomplete row")?;
         ensure!(rest.len() < bytes.len(), "the kernel returned an empty row");
         row(first);
         bytes = rest;

@@ -226,7 +226,7 @@ impl ContainerNames {
             }
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {
                 let why = format!(
-                    "containers of user {uid} have no names: their lists are longer than {} KiB together",
+                    "names of containers of user {uid} are missing: the container lists exceed {} KiB in total",
                     HOME_MAX >> 10
                 );
                 if !self.troubles.contains(&why) {

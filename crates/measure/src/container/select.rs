@@ -14,7 +14,7 @@ const OFFERS: usize = 5;
 /// One thing asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// A path from the root of the hierarchy, or a pattern of [`matches`]; all below is included.
+    /// A path from the root of the hierarchy, or a pattern of [`matches()`]; all below is included.
     Cgroup(String),
     /// A literal path, with any characters.
     Exactly(String),

@@ -61,7 +61,7 @@ pub fn find(root: &Path) -> Reading<Vec<Controller>> {
         for name in names.iter().filter(|name| is_of(name, family)) {
             match controller(root, name, event) {
                 Ok(controller) if controller.cpus.is_empty() => {
-                    why = Missing::Unsupported(format!("{name} is on no CPU: its cpumask is empty"));
+                    why = Missing::Unsupported(format!("{name} has no CPU: its cpumask is empty"));
                 }
                 Ok(controller) => found.push(controller),
                 Err(why) => unread = Some(why),
@@ -108,12 +108,12 @@ fn advertised(device: &Device, root: &Path, direction: Direction) -> Reading<Byt
     match device.event_text(root, name, "unit") {
         Ok(unit) if unit == "MiB" => {}
         Ok(unit) => return Err(no(format!("counts {name} in '{unit}', not in MiB"))),
-        Err(why) => return Err(no(format!("has no unit of {name} ({why})"))),
+        Err(why) => return Err(no(format!("gives no unit for {name} ({why})"))),
     }
     let scale = device.event_text(root, name, "scale");
-    let scale = scale.map_err(|why| no(format!("has no scale of {name} ({why})")))?;
+    let scale = scale.map_err(|why| no(format!("gives no scale for {name} ({why})")))?;
     let mib = scale.parse::<f64>().ok().filter(|mib| mib.is_normal() && *mib > 0.0);
-    let mib = mib.ok_or_else(|| no(format!("has '{scale}' as the scale of {name}")))?;
+    let mib = mib.ok_or_else(|| no(format!("gives the invalid scale '{scale}' for {name}")))?;
     let terms = device.event(root, name).map_err(Missing::Unsupported)?;
     encoded(device, name, terms, mib * f64::from(1 << 20))
 }
@@ -190,9 +190,9 @@ mod tests {
         let cases = [
             ("events/cas_count_read.unit", "", "in '', not in MiB"),
             ("events/cas_count_read.unit", "KiB", "in 'KiB', not in MiB"),
-            ("events/cas_count_read.scale", "0", "'0' as the scale"),
-            ("events/cas_count_read.scale", "NaN", "'NaN' as the scale"),
-            ("events/cas_count_read.scale", "-1e-5", "'-1e-5' as the scale"),
+            ("events/cas_count_read.scale", "0", "invalid scale '0'"),
+            ("events/cas_count_read.scale", "NaN", "invalid scale 'NaN'"),
+            ("events/cas_count_read.scale", "-1e-5", "invalid scale '-1e-5'"),
             ("events/cas_count_read", "event=0x1ff", "too large"),
             ("events/cas_count_read", "event=", "not a number"),
         ];
@@ -205,8 +205,8 @@ mod tests {
             assert!(found[0].write.is_ok());
         }
         for (at, (file, why)) in [
-            ("events/cas_count_read.unit", "no unit of cas_count_read"),
-            ("events/cas_count_read.scale", "no scale of cas_count_read"),
+            ("events/cas_count_read.unit", "no unit for cas_count_read"),
+            ("events/cas_count_read.scale", "no scale for cas_count_read"),
             ("events/cas_count_read", "no event cas_count_read"),
             ("format/umask", "no term 'umask'"),
         ]

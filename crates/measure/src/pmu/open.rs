@@ -429,7 +429,10 @@ pub struct Refused {
 
 /// More events than a context switch can read, over the life of the probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{SLOTS} events have been counted since the start, which is the maximum: restart with --events")]
+#[error(
+    "{SLOTS} different events have been counted since the start, which is the maximum: restart with \
+         --events"
+)]
 pub struct TooMany;
 
 /// The events that work, open on every CPU they could be opened on.

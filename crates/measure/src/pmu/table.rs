@@ -237,7 +237,7 @@ impl Table {
     fn check(&self) -> Result<()> {
         ensure!(
             !self.cpus.is_empty() || self.fallback.is_some(),
-            "[[cpu]] is missing, which names the CPUs of the table"
+            "the entry [[cpu]], which names the CPUs of the table, is missing"
         );
         for entry in &self.events {
             entry.check().with_context(|| format!("event '{}'", entry.name))?;

@@ -51,8 +51,8 @@ pub fn judge(interrupted: &[u64], landmarks: Landmarks) -> Result<Verdict, Missi
         if behind >= ENOUGH { (Attribution::Behind, behind) } else { (Attribution::At, at) };
     if share < ENOUGH && behind + at >= ENOUGH {
         return Err(Missing::NotCollected(format!(
-            "clock samples hit the instruction after a slow one ({:.0} %) and the slow one itself ({:.0} %): one \
-             of the two must have {:.0} %; try again when the machine is less busy",
+            "clock samples hit the instruction after a slow one ({:.0} %) and the slow one itself ({:.0} %): \
+             one must reach {:.0} %; retry when the machine is less busy",
             100.0 * behind,
             100.0 * at,
             100.0 * ENOUGH

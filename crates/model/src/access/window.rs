@@ -414,7 +414,7 @@ mod tests {
     fn shares_have_reasons_where_they_say_nothing() {
         let mut found = found();
         found.with_address = 99;
-        assert!(found.sound().unwrap_err().to_string().contains("shares need 100"));
+        assert!(found.sound().unwrap_err().to_string().contains("shares need at least 100"));
         (found.with_address, found.gone) = (200, 150);
         assert_eq!(found.sound(), Ok(()));
         found.gone = 300;

@@ -22,7 +22,8 @@ const NEEDS: Traits = Traits::NONE.needs(&[Facility::Accelerators]);
 
 const HELP_NAMES: &str = "GPUs and other accelerators whose device files it has open (NVIDIA, DRM, accel, kfd, \
                           VFIO, RDMA), checked at most every 10 s. An open device is not necessarily in use.";
-const HELP_NODES: &str = "Nodes of these accelerators, as a list; ? if the firmware does not give the node.";
+const HELP_NODES: &str = "Nodes of the accelerators that it holds, as a list; ? if the firmware does not \
+                          give the node.";
 const HELP_FAR: &str = "Share of its on-CPU time on nodes other than those of its accelerators.";
 
 pub const ACCELERATORS: Metric<Task> =

@@ -14,7 +14,7 @@ use crate::snapshot::{SampledUse, Snapshot, Task};
 fn sampled(task: &Task) -> Reading<&SampledUse> {
     match task.memory_use() {
         Some(sampled) if task.leads() => Ok(sampled),
-        Some(_) => Err(no("samples of memory use are summed by process")),
+        Some(_) => Err(no("samples of memory use are summed per process only")),
         None if task.raw.kthread => Err(no("a kernel thread has no memory of its own")),
         None => {
             Err(no("no samples: start them with --access or with u in the details; the process must run"))
@@ -76,8 +76,8 @@ pub const MEM_TIME_REMOTE_PCT: Metric<Task> = metric(
     "mem_time_remote_pct",
     ("MEMTIMEREM", 10),
     (Unit::Percent, Order::Descending),
-    "Share of its memory-access time at pages on a node other than the CPU's. By time, not by count: remote \
-     accesses take longer, and stores stall less.",
+    "Share of its memory-access time at pages on a node other than the CPU's. Weighted by time, not by \
+     count: remote accesses take longer, and stores stall less.",
     |task, snapshot| {
         let (remote, known) = remote(task, snapshot)?;
         Ok(Value::F64(100.0 * remote / known))
@@ -165,7 +165,7 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
     "dram_remote_pct",
     ("DRAMREM%", 8),
     (Unit::Percent, Order::Descending),
-    "Remote share of the sampled accesses that memory answered, in the last ten seconds. The PMU samples by \
+    "Remote share of the sampled accesses served by memory, in the last ten seconds. The PMU samples by \
      access, not by time (--access; Intel PEBS or AMD IBS). On Intel and Zen 5 only accesses slower than 128 \
      cycles are sampled. Not verified on hardware.",
     |task, snapshot| {
@@ -175,7 +175,7 @@ pub const DRAM_REMOTE_PCT: Metric<Task> = metric(
         }
         if (all as f64) < ENOUGH {
             return Err(no(&format!(
-                "memory answered only {all} sampled accesses: shares need at least {ENOUGH}"
+                "memory served only {all} sampled accesses: shares need at least {ENOUGH}"
             )));
         }
         Ok(Value::F64(100.0 * remote as f64 / all as f64))
@@ -187,8 +187,8 @@ pub const LOAD_LATENCY_NS_LOCAL: Metric<Task> = metric(
     "load_latency_ns_local",
     ("LATLOC", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "Median latency of sampled loads answered by local memory, in ns at its clock frequency. On Intel and Zen 5 \
-     only loads slower than 128 cycles are sampled. JSON has more in access.pmu. Not verified on hardware.",
+    "Median latency of sampled loads served by local memory, in ns at its clock frequency. On Intel and Zen \
+     5 only loads slower than 128 cycles are sampled. JSON has more in access.pmu. Not verified on hardware.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.local),
 )
 .with(EVENTS.better(Better::Low));
@@ -197,7 +197,7 @@ pub const LOAD_LATENCY_NS_REMOTE: Metric<Task> = metric(
     "load_latency_ns_remote",
     ("LATREM", 7),
     (Unit::Nanoseconds, Order::Descending),
-    "Median latency of sampled loads answered by remote memory, in ns; see load_latency_ns_local.",
+    "Median latency of sampled loads served by remote memory, in ns; see load_latency_ns_local.",
     |task, snapshot| latency(task, snapshot, |answers| &answers.remote),
 )
 .with(EVENTS.several(Several::Nodes).better(Better::Low));

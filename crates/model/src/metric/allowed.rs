@@ -18,7 +18,8 @@ pub const NODES_ALLOWED: Metric<Task> = Metric {
     group: Group::Running,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Nodes of its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process: of all its threads.",
+    help: "Nodes of its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process, \
+           those of all its threads count.",
     value: |task, snapshot| of(task, task.cpu_nodes, snapshot).map(Value::Text),
     over: Over::Newest,
     traits: Traits::NONE,
@@ -31,7 +32,8 @@ pub const MEMS_ALLOWED: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Nodes from which it is allowed to take memory (cpuset), as a list. For a process: of its main thread.",
+    help: "Nodes from which it is allowed to take memory (cpuset), as a list. A process shows those of its \
+           main thread.",
     value: |task, snapshot| match of(task, task.raw.mem_nodes, snapshot) {
         Ok(nodes) => Ok(Value::Text(nodes)),
         // Nodes above 63 are in no sample.
@@ -66,9 +68,9 @@ pub const POLICY: Metric<Task> = Metric {
     group: Group::Memory,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; default \
-           means the node where it runs. For a process: of its main thread. Mappings can have their own policies: \
-           press m in the details.",
+    help: "Memory policy for its new pages (set_mempolicy(2), numactl(8)), with nodes as in numa_maps; \
+           default means the node where it runs. A process shows that of its main thread. Mappings can have \
+           their own policies: press m in the details.",
     value: |task, snapshot| Ok(Value::Text(policy_of(task)? + &weights(task, snapshot))),
     over: Over::Newest,
     traits: Traits::NONE.needs(&[Facility::NodePages, Facility::MemPolicy]),

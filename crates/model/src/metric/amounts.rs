@@ -347,7 +347,7 @@ pub static ROW_AMOUNTS: &[RowAmount] = &[
     both("net_known_bytes", Of(|now| sockets(now, |sums| sums.known))),
     both("net_far_bytes", Of(|now| sockets(now, |sums| sums.far))).of_containers(
         "numatop_container_net_far_receive_bytes",
-        "Bytes received whose packets were processed on a node other than the reader's.",
+        "Received bytes with packets processed on a node other than the reader's.",
     ),
 ];
 
@@ -545,10 +545,12 @@ pub static NODE_AMOUNTS: &[NodeAmount] = amounts! {
         family Sum(1.0) => "numatop_node_demoted_pages" "Pages demoted from this node to a slower memory tier.";
     |now| bytes_of(now, &cache_use::NODE_MBM), column "mbm_bytes" of cache_use::NODE_MBM,
         family Sum(1.0) => "numatop_node_mbm_bytes"
-        "Bytes between the L3 caches of the node and all memory, as the CPU monitors them (resctrl).";
+        "Bytes transferred between the L3 caches of the node and all memory, as monitored by the CPU \
+         (resctrl).";
     |now| bytes_of(now, &cache_use::NODE_MBM_LOCAL), column "mbm_local_bytes" of cache_use::NODE_MBM_LOCAL,
         family Sum(1.0) => "numatop_node_mbm_local_bytes"
-        "Bytes between the L3 caches of the node and its own memory, as the CPU monitors them (resctrl).";
+        "Bytes transferred between the L3 caches of the node and its own memory, as monitored by the CPU \
+         (resctrl).";
     |now| now.node.counts.dram.read.get().map(Number::Whole), column "dram_read_bytes" of dram::READ,
         family Sum(1.0) => "numatop_node_dram_read_bytes" "Bytes that the node's memory controllers read.";
     |now| now.node.counts.dram.write.get().map(Number::Whole), column "dram_write_bytes" of dram::WRITE,

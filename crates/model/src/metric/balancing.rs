@@ -128,7 +128,7 @@ pub const NODE_HINT_FAULTS: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::PerSecond,
     order: Order::Descending,
-    help: "NUMA hinting faults of all tasks on the node's CPUs, also outside the scope.",
+    help: "NUMA hinting faults of all tasks on the node's CPUs, including tasks outside the scope.",
     value: |node, snapshot| snapshot.rate(of_node(node)?.faults).map(Value::F64),
     over: Over::Time,
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]),
@@ -141,7 +141,8 @@ pub const NODE_HINT_REMOTE_PCT: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Percent,
     order: Order::Descending,
-    help: "Share of hinting faults that found the page on another node. Not a share of accesses: see hint_remote_pct of tasks.",
+    help: "Share of hinting faults that found the page on another node. Not a share of accesses: see \
+           hint_remote_pct of tasks.",
     value: |node, snapshot| remote(of_node(node)?, snapshot).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|node, snapshot| remote(of_node(node)?, snapshot)),
     traits: Traits::NONE.needs(&[Facility::NumaFields, Facility::HintFaults]).better(Better::Low),

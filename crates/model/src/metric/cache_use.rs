@@ -14,10 +14,10 @@ type Of = fn(&CacheUse) -> &Reading<u64>;
 const TOTAL: Of = |domain| &domain.total_bytes_per_s;
 const LOCAL: Of = |domain| &domain.local_bytes_per_s;
 
-const MBM_HELP: &str = "Bytes per second between the L3 caches here and all memory, as the CPU monitors them (MBM total of \
-                        resctrl).";
-const LOCAL_HELP: &str = "Bytes per second between the L3 caches here and memory of their own node, as the CPU monitors \
-                          them (MBM local of resctrl).";
+const MBM_HELP: &str = "Bytes per second transferred between its L3 caches and all memory, as monitored by \
+                        the CPU (MBM total of resctrl).";
+const LOCAL_HELP: &str = "Bytes per second transferred between its L3 caches and the memory of their node, \
+                          as monitored by the CPU (MBM local of resctrl).";
 
 const fn metric<R>(
     id: &'static str,
@@ -72,7 +72,7 @@ fn of_llcs(cpus: &[u32], snapshot: &Snapshot, of: Of) -> Reading<u64> {
     let mut sum = None;
     for llc in llcs {
         if !llc.cpus.iter().all(here) {
-            return Err(no("an L3 domain has CPUs elsewhere, too"));
+            return Err(no("an L3 domain also has CPUs of other rows"));
         }
         let first = llc.cpus.first().map_or(u32::MAX, |cpu| cpu.0);
         let domain = snapshot.inputs.cache_use.get(&CacheId { cpu: first, node: None });

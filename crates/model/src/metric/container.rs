@@ -315,7 +315,8 @@ pub const THROTTLED_PERIODS_PCT: Metric<Container> = own(
     "THROTP%",
     7,
     (Running, Unit::Percent, Descending),
-    "Share of the quota periods in which it ran that used up the quota, between the last two readings of cpu.stat.",
+    "Periods in which it used up its quota, as a share of those in which it ran, between the last two \
+     readings of cpu.stat.",
     |row, _| {
         let delta = delta(row)?;
         let (periods, throttled) = (delta.periods.clone()?, delta.throttled_periods.clone()?);
@@ -390,7 +391,7 @@ pub const MEM_BYTES_BY_NODE: Metric<Container> = own(
     "MEM BY NODE",
     14,
     (Memory, Unit::Bytes, Descending),
-    "Its memory by node, exact (memory.numa_stat): anonymous, file, and in cgroup v2 kernel memory.",
+    "Its memory by node, exact (memory.numa_stat): anonymous, file, and, in cgroup v2, kernel memory.",
     |row, _| by_node(&raw(row)?.mem_bytes_by_node),
 )
 .over(Over::Newest)
@@ -401,8 +402,8 @@ pub const CACHE_BYTES_BY_NODE: Metric<Container> = own(
     "CACHE/NODE",
     14,
     (Memory, Unit::Bytes, Descending),
-    "Page cache charged to it and to groups below it, by node (memory.numa_stat: active_file and inactive_file). \
-     In cgroup v1 an upper bound: shared memory is subtracted in proportion.",
+    "Page cache charged to it and to groups below it, by node (memory.numa_stat: active_file and \
+     inactive_file). In cgroup v1, this is an upper bound: shared memory is subtracted in proportion.",
     |row, _| by_node(&raw(row)?.cache_by_node),
 )
 .over(Over::Newest)
@@ -436,8 +437,8 @@ pub const RSS_BYTES: Metric<Container> = own(
     "RSS",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Resident memory of its processes. Shared memory counts once where its objects are known (needs a BPF iterator \
-     over mappings), otherwise once per process; mem_bytes counts it once.",
+    "Resident memory of its processes. Shared memory counts once where its objects are known (needs a BPF \
+     iterator over mappings), otherwise once per process; mem_bytes always counts it once.",
     |row, _| Ok(Value::U64(row.sum.rss_bytes)),
 );
 

@@ -278,7 +278,7 @@ pub fn ipc_by_node(counts: &Counts, snapshot: &Snapshot) -> Reading<ByNode> {
     let sum = |of: fn(&NodeCounts) -> u64| counts.by_node.iter().map(|node| of(node) as f64).sum::<f64>();
     let (cycles, instructions) = (sum(|node| node.cycles), sum(|node| node.instructions));
     if cycles <= 0.0 || instructions <= 0.0 {
-        return Err(no("cycles and instructions are not kept by node here"));
+        return Err(no("cycles and instructions are not recorded by node here"));
     }
     let scale = overall / (instructions / cycles);
     let ran = |(node, counts): (usize, &NodeCounts)| {

@@ -50,7 +50,7 @@ const fn set(
 
 pub const PLACE: Metric<CpuSet> = Metric {
     order: Order::Ascending,
-    ..set("place", "PLACE", 10, Unit::Text, "Socket, or number of the last-level cache (L3).", |set, _| {
+    ..set("place", "PLACE", 10, Unit::Text, "Number of the socket or last-level cache (L3).", |set, _| {
         Ok(Value::Text(match (set.kind, set.llc_level) {
             (SetKind::Socket, _) => format!("socket {}", set.id),
             (SetKind::Llc, level) => format!("L{} {}", level.unwrap_or(3), set.id),
@@ -102,17 +102,17 @@ pub const LLC_SIZE_BYTES: Metric<CpuSet> =
     });
 
 pub const TASKS: Metric<CpuSet> =
-    set("tasks", "TASKS", 5, Unit::Count, "Tasks that ran mostly here in the interval.", |set, _| match set
-        .tasks
-    {
-        Some(tasks) => Ok(Value::U64(tasks.into())),
-        None => Err(no("CPU time is recorded per node only (use --places l3)")),
+    set("tasks", "TASKS", 5, Unit::Count, "Tasks that ran mostly on its CPUs in the interval.", |set, _| {
+        match set.tasks {
+            Some(tasks) => Ok(Value::U64(tasks.into())),
+            None => Err(no("CPU time is recorded per node only (use --places l3)")),
+        }
     });
 
 /// Moves per second, where they are counted by sets of its kind.
 fn moves(set: &CpuSet, snapshot: &Snapshot, of: fn(&SetMoves) -> u64) -> Reading<Value> {
     snapshot.rate(0)?;
-    let moves = set.moves.as_ref().ok_or_else(|| no("CPU time of tasks is kept by node"))?;
+    let moves = set.moves.as_ref().ok_or_else(|| no("task CPU time is recorded per node only"))?;
     snapshot.rate(of(moves)).map(Value::F64)
 }
 
@@ -189,7 +189,7 @@ pub const LMA_PER_S: Metric<CpuSet> = set(
     node::LMA_PER_S.title,
     node::LMA_PER_S.width,
     Unit::PerSecond,
-    "Accesses by its CPUs that memory of the CPU's own node answered.",
+    "Accesses by its CPUs that were served by memory of the CPU's own node.",
     |set, snapshot| {
         counters::lma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -201,7 +201,7 @@ pub const RMA_PER_S: Metric<CpuSet> = set(
     node::RMA_PER_S.title,
     node::RMA_PER_S.width,
     Unit::PerSecond,
-    "Accesses by its CPUs that memory of another node answered.",
+    "Accesses by its CPUs that were served by memory of another node.",
     |set, snapshot| {
         counters::rma(&set.on_cpus.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },

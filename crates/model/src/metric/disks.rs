@@ -58,9 +58,9 @@ pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
     ..per_second(
         "writeback_bytes_per_s",
         "WBACKB/s",
-        "Bytes per second that kernel threads write back to disks for it and groups below it, after the write call \
-         returned, and pages that are swapped out. With cgroup v1 only the root group has a value. Excludes \
-         cgroups without tasks.",
+        "Bytes per second that kernel threads write to disks for it and groups below it: write-back after \
+         the write call returned, and swapped-out pages. With cgroup v1 only the root group has a value. \
+         Excludes cgroups without tasks.",
         |row, snapshot| snapshot.rate(row.written_back).map(Value::F64),
     )
 };

@@ -9,12 +9,13 @@ use crate::model::turns::{DramBytes, DramCount, DramTraffic};
 use crate::model::units::NodeId;
 use crate::snapshot::{CpuSet, Node, SetKind, Snapshot};
 
-const READ_HELP: &str = "Bytes per second that memory controllers read from DRAM, for CPUs of all nodes and devices. \
-                         Not verified on hardware.";
-const WRITE_HELP: &str = "Bytes per second that memory controllers wrote to DRAM, for CPUs of all nodes and devices. \
-                          Not verified on hardware.";
-const BUSY_HELP: &str = "Bytes that memory controllers read and wrote, in % of bandwidth_gbs of a node to itself. It can \
-                         exceed 100, because calibrate measures reads. Not verified on hardware.";
+const READ_HELP: &str = "Bytes per second that memory controllers read from DRAM, for devices and the CPUs \
+                         of all nodes. Not verified on hardware.";
+const WRITE_HELP: &str = "Bytes per second that memory controllers wrote to DRAM, for devices and the CPUs \
+                          of all nodes. Not verified on hardware.";
+const BUSY_HELP: &str = "Bytes that memory controllers read and wrote, in % of bandwidth_gbs of the node to \
+                         its own memory. It can exceed 100, because calibrate measures only reads. Not \
+                         verified on hardware.";
 
 pub const READ: Metric<Node> = rate("dram_read_bytes_per_s", "DRAMRD/s", READ_HELP, |node, snapshot| {
     per_second(read(of_node(node, snapshot)?, &node.counts.dram), snapshot)
@@ -74,7 +75,7 @@ fn known(count: &DramCount, bytes: KnownSum) -> Reading<u64> {
     if let Some(why) = &count.why {
         return Err(why.clone());
     }
-    let unknown = || Missing::Lost("the first reading, or a reading failed in the interval".into());
+    let unknown = || Missing::Lost("this is the first reading, or a reading failed in the interval".into());
     bytes.get().ok_or_else(unknown)
 }
 

@@ -105,8 +105,8 @@ pub const STALL_FRONTEND_PCT: Metric<Task> = quotient!(
     "stall_frontend_pct",
     ("FE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the front end delivered nothing, because of instruction cache or \
-     TLB misses, or branches. Needs --events stalls.",
+    "Cycles (on some CPUs, issue slots) in which the front end delivered nothing, because of instruction \
+     cache or TLB misses, or branches. Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallFrontend), Facility::CYCLES]).better(Better::Low),
     counters::stall_frontend
 );
@@ -115,8 +115,8 @@ pub const STALL_BACKEND_PCT: Metric<Task> = quotient!(
     "stall_backend_pct",
     ("BE%", 5),
     (Unit::Percent, Descending),
-    "Cycles (on some CPUs issue slots) in which the back end accepted nothing, mostly because it waited for data. \
-     Needs --events stalls.",
+    "Cycles (on some CPUs, issue slots) in which the back end accepted nothing, mostly because it waited for \
+     data. Needs --events stalls.",
     Traits::NONE.needs(&[Facility::Counter(Role::StallBackend), Facility::CYCLES]).better(Better::Low),
     counters::stall_backend
 );
@@ -134,7 +134,7 @@ pub const DTLB_MPKI: Metric<Task> = quotient!(
     "dtlb_mpki",
     ("DTLBMPKI", 8),
     (Unit::Ratio, Descending),
-    "Page walks for data per thousand instructions. Huge pages reduce them. Needs --events tlb.",
+    "Data-TLB page walks per thousand instructions. Huge pages reduce them. Needs --events tlb.",
     Traits::NONE.needs(&[Facility::Counter(Role::Dtlb), Facility::INSTRUCTIONS]).better(Better::Low),
     counters::dtlb_mpki
 );
@@ -143,7 +143,7 @@ pub const ITLB_MPKI: Metric<Task> = quotient!(
     "itlb_mpki",
     ("ITLBMPKI", 8),
     (Unit::Ratio, Descending),
-    "Page walks for instructions per thousand instructions. Needs --events tlb.",
+    "Instruction-TLB page walks per thousand instructions. Needs --events tlb.",
     Traits::NONE.needs(&[Facility::Counter(Role::Itlb), Facility::INSTRUCTIONS]).better(Better::Low),
     counters::itlb_mpki
 );
@@ -181,7 +181,8 @@ miss_pct!(
     L1D_MISS_PCT,
     "l1d_miss_pct",
     "L1DMS%",
-    "Loads that missed the first-level data cache, in % of all loads. Needs --events L1-dcache-loads,L1-dcache-load-misses.",
+    "Loads that missed the first-level data cache, in % of all loads. Needs --events \
+     L1-dcache-loads,L1-dcache-load-misses.",
     &[names::loads_and_misses(0)]
 );
 
@@ -234,7 +235,8 @@ pub const LMA_PER_S: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Accesses that memory of its current node answered. The exact event depends on the CPU (numatop-ng list events).",
+    help: "Accesses served by memory of its current node. The exact event depends on the CPU (numatop-ng \
+           list events).",
     value: |task, snapshot| {
         counters::lma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -249,7 +251,8 @@ pub const RMA_PER_S: Metric<Task> = Metric {
     group: Efficiency,
     unit: Unit::PerSecond,
     order: Descending,
-    help: "Accesses that memory of another node answered. The exact event depends on the CPU (numatop-ng list events).",
+    help: "Accesses served by memory of another node. The exact event depends on the CPU (numatop-ng list \
+           events).",
     value: |task, snapshot| {
         counters::rma(&task.delta.slots, snapshot).and_then(|count| snapshot.rate_f64(count)).map(Value::F64)
     },
@@ -309,8 +312,8 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Excludes time between two switches in which \
-           siblings were idle for over 5 % and busy for over 5 %.",
+    help: "Instructions per cycle while the SMT siblings were idle. Excludes time slices in which siblings \
+           were idle for over 5 % and busy for over 5 % of the time.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE

@@ -61,8 +61,8 @@ pub const DEVICES: Metric<Node> = Metric {
     group: Group::Node,
     unit: Unit::Text,
     order: Order::Ascending,
-    help: "Network cards, disk controllers, GPUs and accelerators on the node. irq: gives the node whose CPUs \
-           handle the interrupts of the device.",
+    help: "Network cards, disk controllers, GPUs and accelerators on the node. irq:N means that CPUs of node \
+           N handle the interrupts of the device.",
     value: |node, snapshot| {
         let devices: Vec<String> = facts(node, snapshot)?.devices.iter().map(device).collect();
         Ok(Value::Text(devices.join(" ")))
@@ -114,7 +114,7 @@ fn measured(value: Option<u64>, error: Option<u64>, factor: f64) -> Reading<Meas
 
 fn cost(topology: &Topology, from: NodeId, to: NodeId) -> Reading<&Cost> {
     let cost = topology.measured(from, to).ok_or_else(|| match &topology.calibration {
-        None => Missing::NotCollected("not measured on this machine: numatop-ng calibrate".into()),
+        None => Missing::NotCollected("not measured on this machine: run numatop-ng calibrate".into()),
         Some(Calibration { unused: Some(why), .. }) => {
             Missing::NotCollected(format!("the stored measurement is not used: {}", clean_str(why)))
         }

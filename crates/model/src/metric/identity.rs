@@ -278,8 +278,8 @@ fn about(task: &Task) -> Reading<&ProcFields> {
         Some(Ok(about)) => Ok(about),
         Some(Err(why)) => Err(why.clone()),
         None if task.exited => Err(no("the task has ended")),
-        None if task.raw.kthread => Err(no("kernel threads have no value")),
-        None => Err(no("read in turns, only for columns that are shown (or --columns); not recorded")),
+        None if task.raw.kthread => Err(no("not available for kernel threads")),
+        None => Err(no("it is read in turns, only for shown columns (or --columns), and not recorded")),
     }
 }
 
@@ -313,8 +313,8 @@ pub const CPUS_ALLOWED: Metric<Task> = read_text(
     "cpus_allowed",
     ("CPUS", 10),
     Group::Running,
-    "Its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. For a process: of its main thread. \
-     Read on demand.",
+    "Its allowed CPUs, as a list: its affinity (taskset(1)) within its cpuset. A process shows those of its \
+     main thread. Read on demand.",
     |task, _| Ok(Value::Text(about_main_thread(task)?.texts.clone()?.cpus_allowed.clone()?)),
 );
 

@@ -36,7 +36,7 @@ pub const DEVICE_IRQS_PER_S: Metric<Node> = metric(
     "device_irqs_per_s",
     "DEVIRQ/s",
     Unit::PerSecond,
-    "Interrupts per second of the devices on the node, on any CPU.",
+    "Interrupts per second of the devices on the node, handled on any CPU.",
     |node, snapshot| {
         let devices = of_node(node, snapshot)?;
         Ok(Value::F64(devices.iter().map(|device| device.all_per_second()).sum()))

@@ -314,6 +314,6 @@ mod tests {
         topology.calibration.as_mut().unwrap().unused = Some("it has 4 nodes".into());
         assert_eq!(why(&topology), "the stored measurement is not used: it has 4 nodes");
         topology.calibration = None;
-        assert_eq!(why(&topology), "not measured on this machine: numatop-ng calibrate");
+        assert_eq!(why(&topology), "not measured on this machine: run numatop-ng calibrate");
     }
 }

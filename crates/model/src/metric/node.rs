@@ -172,7 +172,7 @@ pub const LMA_PER_S: Metric<Node> = node(
     "LMA/s",
     7,
     Unit::PerSecond,
-    "Accesses by the node's CPUs that the node's own memory answered.",
+    "Accesses by the node's CPUs served by the node's own memory.",
     |node, snapshot| {
         counters::lma(&node.on_cpus.slots, snapshot)
             .and_then(|count| snapshot.rate_f64(count))
@@ -186,7 +186,7 @@ pub const RMA_PER_S: Metric<Node> = node(
     "RMA/s",
     7,
     Unit::PerSecond,
-    "Accesses by the node's CPUs that another node's memory answered.",
+    "Accesses by the node's CPUs served by another node's memory.",
     |node, snapshot| {
         counters::rma(&node.on_cpus.slots, snapshot)
             .and_then(|count| snapshot.rate_f64(count))
@@ -373,8 +373,8 @@ pub const DIRECT_RECLAIM_PAGES_PER_S: Metric<Node> = node(
     "DIRECT/s",
     8,
     Unit::PerSecond,
-    "Pages of the node freed by other tasks than kswapd, mostly by allocations that had to wait. Includes reclaim \
-     within a memory limit (cgroup) and node reclaim.",
+    "Pages of the node freed by tasks other than kswapd, mostly by allocations that had to wait. Includes \
+     reclaim within a memory limit (cgroup) and node reclaim.",
     |node, s| rate(node.counts.direct_pages, s),
 )
 .with(Traits::NONE.needs(&[Facility::Reclaim]).stands(Stands::Harm(|rate| rate > 0.0)).better(Better::Low));

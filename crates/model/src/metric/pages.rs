@@ -50,7 +50,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_per_s",
     "PGMIG/s",
     7,
-    "Pages that were moved while it ran: by NUMA balancing at its hinting faults, at its request (move_pages, \
+    "Pages moved while it ran: by NUMA balancing at hinting faults, at the task's request (move_pages, \
      mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
 )
@@ -60,7 +60,7 @@ pub const PAGES_MIGRATE_FAILED: Metric<Task> = Metric::memory_rate(
     "pages_migrate_failed_per_s",
     "PGFAIL/s",
     8,
-    "Pages that could not be moved: busy, pinned, or no room on the target node.",
+    "Pages that could not be moved: busy or pinned, or the target node had no room.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigrateFailedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]).better(Better::Low));
@@ -86,7 +86,8 @@ pub const BALANCING: Metric<Task> = Metric::memory_rate(
     "pages_migrated_balancing_per_s",
     "PGBAL/s",
     7,
-    "Part of pages_migrated_per_s: pages that NUMA balancing moved at hinting faults to the node that uses them.",
+    "Part of pages_migrated_per_s: pages that NUMA balancing moved at hinting faults to the node that uses \
+     them.",
     |task, snapshot| snapshot.rate(task.delta[Counter::BalancedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
@@ -95,8 +96,8 @@ pub const ASKED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_asked_per_s",
     "PGASK/s",
     7,
-    "Part of pages_migrated_per_s: pages moved by move_pages, migrate_pages or mbind, of its own or of another \
-     process, or by a change of a cpuset's nodes.",
+    "Part of pages_migrated_per_s: pages of this or another process moved by move_pages, migrate_pages or \
+     mbind, or by a change of a cpuset's nodes.",
     |task, snapshot| snapshot.rate(task.delta[Counter::AskedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages, Facility::MoveReasons]));
@@ -105,8 +106,8 @@ pub const OTHER: Metric<Task> = Metric::memory_rate(
     "pages_migrated_other_per_s",
     "PGOTH/s",
     7,
-    "Part of pages_migrated_per_s: pages moved for other reasons: compaction for large pages, demotion to slower \
-     memory, pinned, failing or removed memory.",
+    "Part of pages_migrated_per_s: pages moved for other reasons, such as compaction for large pages, \
+     demotion to slower memory, and pinned, failing or removed memory.",
     |task, snapshot| {
         let delta = &task.delta;
         let known = delta[Counter::BalancedPages].saturating_add(delta[Counter::AskedPages]);
@@ -144,7 +145,8 @@ pub const PAGES_IN: Metric<Node> = pages_of_node(
 pub const PAGES_OUT: Metric<Node> = pages_of_node(
     "pages_out_per_s",
     "OUT/s",
-    "Pages that NUMA balancing moved off this node, because another node uses them. Key x shows the target nodes.",
+    "Pages that NUMA balancing moved off this node, because another node uses them. Key x shows the target \
+     nodes.",
     |node, snapshot| snapshot.rate(node.counts.pages_out).map(Value::F64),
 )
 .with(

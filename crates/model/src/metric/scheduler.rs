@@ -19,7 +19,8 @@ pub const NAME: HostMetric = HostMetric {
 pub const SWITCH_ALL: HostMetric = HostMetric {
     id: "sched_ext_switch_all",
     title: "SCXALL",
-    help: "1 if the sched_ext scheduler runs all tasks of normal policies, 0 if it runs only those of policy SCHED_EXT.",
+    help: "1 if the sched_ext scheduler runs all tasks of normal policies, 0 if it runs only those of policy \
+           SCHED_EXT.",
     value: |snapshot| number(snapshot, |scheduler| scheduler.switch_all.map(u64::from)),
     share_of_time: None,
     needs: &[Facility::SchedExt],
@@ -28,7 +29,8 @@ pub const SWITCH_ALL: HostMetric = HostMetric {
 pub const REJECTED: HostMetric = HostMetric {
     id: "sched_ext_nr_rejected",
     title: "SCXREJECT",
-    help: "Tasks that the sched_ext scheduler has refused since it was loaded. The kernel's own scheduler runs them.",
+    help: "Tasks that the sched_ext scheduler has refused since it was loaded. The kernel's own scheduler \
+           runs them.",
     value: |snapshot| number(snapshot, |scheduler| scheduler.rejected),
     share_of_time: None,
     needs: &[Facility::SchedExt],
@@ -40,5 +42,5 @@ fn of(snapshot: &Snapshot) -> Reading<(&str, &SchedExt)> {
 
 fn number(snapshot: &Snapshot, of_it: fn(&SchedExt) -> Option<u64>) -> Reading<Value> {
     let number = of_it(of(snapshot)?.1);
-    number.map(Value::U64).ok_or_else(|| Missing::Unsupported("/sys/kernel/sched_ext lacks it".into()))
+    number.map(Value::U64).ok_or_else(|| Missing::Unsupported("/sys/kernel/sched_ext lacks this file".into()))
 }

@@ -178,7 +178,7 @@ pub const CPU: Metric<Task> = Metric {
     group: Running,
     unit: Unit::Id,
     order: Ascending,
-    help: "The CPU where it ran last. For a process: of its main thread.",
+    help: "The CPU where it ran last. A process shows that of its main thread.",
     value: |task, _| Ok(Value::U64(task.raw.cpu.into())),
     over: Over::Newest,
     traits: Traits::NONE.stands(Stands::Plain),
@@ -330,7 +330,8 @@ pub const RSS_BYTES: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Bytes,
     order: Descending,
-    help: "Resident memory. From kernel 6.2 on the value can lag by up to 32 pages per CPU and kind, as in /proc/PID/statm.",
+    help: "Resident memory. From kernel 6.2 on the value can lag by up to 32 pages per CPU and kind, as in \
+           /proc/PID/statm.",
     value: |task, _| {
         if task.exited { Err(no("the task has ended")) } else { Ok(Value::U64(task.rss_bytes)) }
     },
@@ -387,7 +388,8 @@ pub const SCAN_PERIOD_MS: Metric<Task> = Metric {
     group: Memory,
     unit: Unit::Milliseconds,
     order: Ascending,
-    help: "Time between scans of its memory by NUMA balancing. A long time means that the placement has settled.",
+    help: "Time between scans of its memory by NUMA balancing. A long time means that the placement has \
+           settled.",
     value: |task, _| match task.raw.scan_period_ms {
         0 => Err(no("NUMA balancing does not scan its memory")),
         ms => Ok(Value::U64(ms.into())),

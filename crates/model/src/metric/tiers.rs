@@ -32,8 +32,8 @@ pub const FIRMWARE_LATENCY: Metric<Node> = node(
     "firmware_latency_ns",
     "FWNS",
     Unit::Nanoseconds,
-    "Latency of a read of the node's memory from the nearest CPUs, according to the firmware (HMAT). \
-     latency_ns is measured.",
+    "Latency of a read of the node's memory from the nearest CPUs, according to the firmware (HMAT). For a \
+     measured value, see latency_ns.",
     |node, snapshot| Ok(Value::U64(described(node, snapshot)?.read_latency_ns.ok_or_else(no_hmat)?)),
 );
 
@@ -41,8 +41,8 @@ pub const FIRMWARE_BANDWIDTH: Metric<Node> = node(
     "firmware_bandwidth_gbs",
     "FWGB/s",
     Unit::GigabytesPerSecond,
-    "Bandwidth of reads of the node's memory from the nearest CPUs, according to the firmware (HMAT). \
-     bandwidth_gbs is measured.",
+    "Bandwidth of reads of the node's memory from the nearest CPUs, according to the firmware (HMAT). For a \
+     measured value, see bandwidth_gbs.",
     |node, snapshot| Ok(Value::F64(described(node, snapshot)?.read_mbs.ok_or_else(no_hmat)? as f64 / 1000.0)),
 );
 
@@ -156,7 +156,7 @@ fn pages(node: &Node, snapshot: &Snapshot, of: fn(&TierPages) -> Option<u64>) ->
         .ok_or_else(|| no("the vmstat file of the node cannot be read"))?;
     of(total).ok_or_else(|| Missing::KernelTooOld("the kernel does not count these pages by node".into()))?;
     snapshot.rate(0)?;
-    let back = || Missing::Lost("the first reading, or the count decreased".into());
+    let back = || Missing::Lost("this is the first reading, or the count decreased".into());
     snapshot.rate(node.counts.tier_pages.as_ref().and_then(of).ok_or_else(back)?).map(Value::F64)
 }
 

@@ -333,7 +333,7 @@ impl MemoryUse {
         self.complete()?;
         if (self.with_address as f64) < ENOUGH {
             let (with, all) = (self.with_address, self.samples);
-            return no(format!("{with} of {all} samples have an address: shares need {ENOUGH}"));
+            return no(format!("{with} of {all} samples have an address, but shares need at least {ENOUGH}"));
         }
         let memory = self.at_memory() + self.nowhere;
         if self.with_address * 2 < memory {

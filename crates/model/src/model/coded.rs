@@ -464,7 +464,8 @@ impl Room {
     /// Too little is left.
     pub fn take(&mut self, count: usize, bytes: usize) -> Result<(), Malformed> {
         let left = self.0.checked_sub(count.saturating_mul(bytes));
-        self.0 = left.ok_or(Malformed("decoding would take more memory than the size allows"))?;
+        self.0 =
+            left.ok_or(Malformed("decoding would take more memory than allowed for data of this size"))?;
         Ok(())
     }
 }

@@ -354,10 +354,16 @@ impl Profile {
         }
         let may_move = self.machine.hypervisor != Some(false);
         match may_move && self.boot_id != boot_id {
-            true if self.machine.hypervisor == Some(true) => {
-                Some("the profile is from another boot of this virtual machine, which can have moved to another host".into())
-            }
-            true => Some("the profile is from another boot, and this can be a virtual machine that moved to another host".into()),
+            true if self.machine.hypervisor == Some(true) => Some(
+                "the profile is from another boot of this virtual machine, which may have moved to \
+                      another host"
+                    .into(),
+            ),
+            true => Some(
+                "the profile is from another boot; this may be a virtual machine that moved to \
+                          another host"
+                    .into(),
+            ),
             false => None,
         }
     }

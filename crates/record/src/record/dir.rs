@@ -405,7 +405,7 @@ impl Files {
         let mut remove = |entry: &Entry| match dir.remove(&entry.name) {
             Ok(()) => entry.bytes,
             Err(error) => {
-                words.push(format!("removing the old recording {}: {error}", entry.name.display()));
+                words.push(format!("the old recording {} cannot be removed: {error}", entry.name.display()));
                 0
             }
         };

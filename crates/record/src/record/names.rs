@@ -57,7 +57,7 @@ pub(super) fn begin(
             input.room.take(1, copied(users) + copied(cgroups) + copied(groups))?;
             sample.names = Arc::new(Names::clone(names));
         }
-        None if input.is_empty() => return Err(Malformed("its names belong to no keyframe")),
+        None if input.is_empty() => return Err(Malformed("no keyframe holds the sample's names")),
         None => {}
     }
     Ok(())

@@ -199,7 +199,7 @@ impl<'a> Sections<'a> {
     fn check_key(&self, id: u32) -> Result<(), Malformed> {
         match self.get(KEY_ID).map_or(&[][..], |bytes| bytes.0) {
             bytes if bytes.is_empty() || bytes == id.to_le_bytes() => Ok(()),
-            _ => Err(Malformed("a different keyframe is in place of its own")),
+            _ => Err(Malformed("a different keyframe is in place of the sample's")),
         }
     }
 }

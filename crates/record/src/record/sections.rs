@@ -425,7 +425,7 @@ fn lost(input: &mut In<'_, '_>, base: Option<&Sample>) -> Result<BTreeMap<String
         // Causes of losses are not clean.
         return input.map(MAX_NAMES, |input| Ok((input.text(MAX_TEXT)?.to_string(), input.number()?)));
     }
-    let base = base.ok_or(Malformed("its losses belong to no keyframe"))?;
+    let base = base.ok_or(Malformed("no keyframe holds the sample's losses"))?;
     input.room.take(1, copied(&base.lost))?;
     Ok(base.lost.clone())
 }

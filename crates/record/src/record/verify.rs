@@ -273,7 +273,7 @@ impl fmt::Display for Report {
         }
         for gap in &self.gaps {
             let (at, reason) = (rfc3339(gap.from_wall_ns), clean_str(&gap.reason));
-            writeln!(f, "  paused at {at}, not recorded: {}: {reason}", count(gap.samples, "sample"))?;
+            writeln!(f, "  paused at {at}, {} not recorded: {reason}", count(gap.samples, "sample"))?;
         }
         self.flaws.iter().take(DESCRIBED).try_for_each(|flaw| writeln!(f, "  {flaw}"))?;
         if self.flaws.len() > DESCRIBED {

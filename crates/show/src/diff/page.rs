@@ -68,7 +68,7 @@ fn side(letter: &str, side: &SideWords) -> Markup {
     html! {
         p.sub {
             (letter) " " b { (side.paths.join(", ")) } " "
-            (time(side.from_wall_ns)) " to " (time(side.to_wall_ns)) " UTC, " (plural(side.intervals, "interval"))
+            (time(side.from_wall_ns)) "to " (time(side.to_wall_ns)) "UTC, " (plural(side.intervals, "interval"))
         }
     }
 }
@@ -91,11 +91,12 @@ fn summary(view: &View<'_>) -> Markup {
         (told(diff, Verdict::Worse))
         (told(diff, Verdict::Better))
         p.muted {
-            "Each value is a sum over all intervals divided by another. A bar is the 95 % interval of the change, "
+            "Each value is the ratio of two sums over all intervals. A bar is the 95 % confidence interval \
+             of the change, "
             @if diff.rows.iter().any(|row| row.cliff.is_some()) {
                 "corrected for correlation between neighbouring intervals; "
             } @else { "and counts each recording as one observation; " }
-            "the mark in the bar is the change itself; grey is ± " (pct) " %. The verdicts better, worse and changed keep the false discovery rate below 5 % over all "
+            "the mark in the bar is the change itself; the grey band is ± " (pct) " %. The verdicts better, worse and changed keep the false discovery rate below 5 % over all "
             (plural(diff.rows.len(), "comparison")) "."
         }
         @if same > 0 {

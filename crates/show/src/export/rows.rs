@@ -190,8 +190,8 @@ impl Rows for PlaceSelection {
         let topology = &host.topology;
         Some(match self.kind {
             SetKind::Socket if topology.sockets < 2 => "the machine has one socket",
-            SetKind::Socket => "the sockets are the nodes on this machine",
-            SetKind::Llc => topology.no_llcs().unwrap_or("the L3 domains are the nodes on this machine"),
+            SetKind::Socket => "each socket is one node on this machine",
+            SetKind::Llc => topology.no_llcs().unwrap_or("each L3 domain is one node on this machine"),
         })
     }
 

@@ -87,7 +87,7 @@ impl<S: Rows> Export for Text<S> {
         let is_empty = |node: &&Node| node.cpus == 0 && node.raw.mem_total_bytes == 0;
         let empty = format_cpulist(snapshot.nodes.iter().filter(is_empty).map(|node| node.raw.id));
         if !empty.is_empty() {
-            writeln!(out, "nodes without CPUs and memory: {empty}")?;
+            writeln!(out, "nodes with neither CPUs nor memory: {empty}")?;
         }
         for node in snapshot.nodes.iter().filter(|node| !is_empty(node)) {
             writeln!(

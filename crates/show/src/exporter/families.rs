@@ -72,8 +72,12 @@ fn host(ledger: &Ledger, engine: &Engine, snapshot: &Snapshot) -> Vec<Family> {
             1.0,
         )]),
         Family::counter("numatop_intervals", "Number of measured intervals.").of(ledger.intervals as f64),
-        Family::gauge("numatop_sample_duration_seconds", "Time that taking the last sample took.")
-            .of(snapshot.own.raw.sample_ns as f64 * NS),
+        Family::gauge("numatop_sample_duration_seconds", "Time that the last sample took.").of(snapshot
+            .own
+            .raw
+            .sample_ns
+            as f64
+            * NS),
         Family::gauge("numatop_last_sample_timestamp_seconds", "Unix time of the last sample.")
             .of(snapshot.wall_ns as f64 * NS),
         Family::counter("numatop_lost", "Events that were lost, by cause; see docs/numbers.md.").with(lost),
@@ -246,12 +250,16 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families.push(
         Family::counter(
             "numatop_container_throttled_seconds",
-            "Time in which its CPU quota stopped it, since its creation.",
+            "Time the container was stopped by its CPU quota, since creation.",
         )
         .with(throttled),
     );
     families.extend(asked_events(
-        Family::counter("numatop_container_events", "Counted events of its tasks, as selected by --events."),
+        Family::counter(
+            "numatop_container_events",
+            "Events of the container's tasks, as selected by \
+                                                     --events.",
+        ),
         (&ledger.containers, &rest),
         snapshot,
     ));
@@ -307,7 +315,7 @@ fn container_memory(ledger: &Ledger, snapshot: &Snapshot) -> Family {
             *series.entry(labels.and("node", &node.to_string())).or_default() += *bytes as f64;
         }
     }
-    Family::gauge("numatop_container_memory_bytes", "Memory charged to it, by node.").with(series)
+    Family::gauge("numatop_container_memory_bytes", "Charged memory, by node.").with(series)
 }
 
 fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
@@ -322,7 +330,10 @@ fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         ),
     );
     families.extend(asked_events(
-        Family::counter("numatop_program_events", "Counted events of its tasks, as selected by --events."),
+        Family::counter(
+            "numatop_program_events",
+            "Events of the container's tasks, as selected by --events.",
+        ),
         rows(),
         snapshot,
     ));

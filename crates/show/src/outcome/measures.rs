@@ -237,10 +237,10 @@ pub static MEASURES: [Measure; 36] = [
         Some(task::SMT_BUSY_PCT.id),
         |run| Ok(seconds(run.row.sum.delta[Counter::SmtBusyNs] as f64)),
     ),
-    measure("smt_shared_pct", "  share of its CPU time", Unit::Percent, Some(task::SMT_BUSY_PCT.id), |run| {
+    measure("smt_shared_pct", "  share of CPU time", Unit::Percent, Some(task::SMT_BUSY_PCT.id), |run| {
         task::SMT_BUSY_PCT.read(&run.row.sum, &run.machine)
     }),
-    measure("lost_cpu_s", "CPU time without a final row", Unit::Seconds, None, |run| {
+    measure("lost_cpu_s", "CPU time of unlisted exits", Unit::Seconds, None, |run| {
         Ok(seconds(run.lost_ns as f64))
     }),
 ];

@@ -118,7 +118,7 @@ fn table(command: &str, series: &[Series]) -> String {
     let runs = series.first().map_or(0, |first| first.runs.len());
     let mut head = one_line(command);
     if runs > 1 {
-        head += &format!(": {} of each binding, mean and standard deviation", plural(runs, "run"));
+        head += &format!(": {} per binding, with mean and standard deviation", plural(runs, "run"));
     }
     let mut out = format!("\n{}\n", hanging("", words(&head), WIDTH));
     let mut lines = vec![vec!["binding".to_owned()]];

@@ -78,7 +78,7 @@ pub fn about_lane(id: Id, has_nodes: bool) -> &'static str {
 /// The name of a lane in the summary, which has one number for the machine.
 pub fn summary_name(id: Id, has_nodes: bool) -> &'static str {
     match (id, has_nodes) {
-        (Id::Free, true) => "Free memory of the node with the least",
+        (Id::Free, true) => "Least free memory of any node",
         (Id::Pages, _) => "Pages moved by NUMA balancing",
         (Id::Tasks, _) => "Tasks moved between nodes",
         (Id::Wait, _) => "Tasks waiting for a CPU",
@@ -113,7 +113,10 @@ pub fn source_of_pairs(sampled_pct: f64) -> String {
     match sampled_pct {
         pct if pct < 0.5 => source(Some(Witness::Memory)).into(),
         pct if pct >= 99.5 => source(Some(Witness::Estimate)).into(),
-        pct => format!("{} % of the CPU time estimated from samples, the rest from placement", short(pct)),
+        pct => format!(
+            "estimated from samples for {} % of the CPU time, from placement for the rest",
+            short(pct)
+        ),
     }
 }
 
@@ -226,7 +229,8 @@ fn most_remote(report: &Report) -> Option<String> {
         let pct = short(most.sums.remote.value());
         let word = part_word(share, rest <= own);
         format!(
-            "{}{whose} made {word} of these accesses: {pct} % of its own accesses were remote, at {used}.",
+            "{}{whose} made {word} of these accesses: {pct} % of its own accesses were remote, and it used \
+             {used}.",
             most.name
         )
     })
@@ -529,7 +533,7 @@ mod tests {
 
     #[test]
     fn accesses_of_pairs_are_estimated() {
-        let samples = "40 % of the CPU time estimated from samples, the rest from placement";
+        let samples = "estimated from samples for 40 % of the CPU time, from placement for the rest";
         assert_eq!(
             [0.0, 40.0, 100.0].map(source_of_pairs),
             ["estimated from placement", samples, "estimated from samples"]

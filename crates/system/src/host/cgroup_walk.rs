@@ -185,14 +185,15 @@ pub fn walk(mount: &Path, budget: Budget) -> Walk {
     if left == 0 && !nodes[0].is_done() {
         let largest = largest(&nodes, owner_of_most(&nodes));
         found.notes.push(format!(
-            "only {} cgroups are read: some of those below {} have no names",
+            "only {} cgroups are read: some of those below {} are shown without names",
             budget.tree,
             group::show(&largest)
         ));
     }
     for (user, path) in full_users {
         found.notes.push(format!(
-            "user {user} has more than {} cgroups: the rest of this user's cgroups (below {}) have no names",
+            "user {user} has more than {} cgroups: the rest of this user's cgroups (below {}) are shown \
+             without names",
             budget.of_a_user,
             group::show(if path.is_empty() { "/" } else { &path })
         ));
@@ -200,7 +201,7 @@ pub fn walk(mount: &Path, budget: Budget) -> Walk {
     if let Some(path) = unread {
         let path = if path.is_empty() { "/" } else { &path };
         found.notes.push(format!(
-            "some cgroups below {} have no names: too many directories are large",
+            "some cgroups below {} are shown without names: too many large directories",
             group::show(path)
         ));
     }

@@ -30,10 +30,10 @@ impl Cause {
         match self {
             Cause::Stopped => "numatop-ng was stopped (SIGSTOP or SIGTSTP) and continued",
             Cause::NoCpu => "other tasks used the CPUs while numatop-ng was ready to run",
-            Cause::Preparing => "reading the current counts of the CPUs took long",
+            Cause::Preparing => "reading the current counts of the CPUs took too long",
             Cause::Names => "looking up function names took long",
-            Cause::Sampling => "taking and recording the previous sample took long",
-            Cause::Setup => "starting the sampling of stacks or accesses took long",
+            Cause::Sampling => "taking and recording the previous sample took too long",
+            Cause::Setup => "starting the sampling of stacks or accesses took too long",
         }
     }
 }

@@ -95,7 +95,7 @@ impl Detail {
         if !maps.asked && ns > AT_ONCE_NS {
             maps.asked = true;
             state.message = Some(format!(
-                "counting all pages of {} stalls the process for up to {} ms: press M again",
+                "counting all pages of {} stalls the process for up to {} ms: press M again to start",
                 bytes(rss_bytes as f64),
                 ns / 1_000_000
             ));

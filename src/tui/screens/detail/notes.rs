@@ -33,7 +33,7 @@ pub(super) fn balancing(task: &Task, snapshot: &Snapshot) -> Option<String> {
     let scans = number(&SCAN_PERIOD_MS).map(|ms| format!(", scans every {ms} ms"));
     let group = number(&NUMA_GROUP).map(|id| format!(", group {id}"));
     let took = match BALANCING_PCT.read(task, snapshot) {
-        Ok(Value::F64(pct)) => format!("; takes {pct:.1} % of its time"),
+        Ok(Value::F64(pct)) => format!("; takes {pct:.1} % of its CPU time"),
         _ => String::new(),
     };
     let total = &task.total;

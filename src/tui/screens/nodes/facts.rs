@@ -135,7 +135,7 @@ fn free(node: &Node, snapshot: &Snapshot) -> String {
     let orders = values(&[("by order", &free_blocks::FREE_BLOCKS_BY_ORDER)], node, snapshot);
     match free_blocks::HUGE_FREE_PCT.read(node, snapshot) {
         Ok(pct) => format!(
-            "{} % in blocks of huge pages; blocks {orders}",
+            "{} % in blocks of huge-page size; blocks {orders}",
             short(&pct, free_blocks::HUGE_FREE_PCT.unit)
         ),
         Err(_) => format!("blocks {orders}"),

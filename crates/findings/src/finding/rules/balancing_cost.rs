@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("converging", "the process's share of remote memory has fallen by 5 percentage points"),
         ("starting", "the process is younger than 120 s: its first scans are always fast"),
-        ("tiering", "NUMA balancing promotes pages from memory without CPUs"),
+        ("tiering", "NUMA balancing promotes pages from nodes without CPUs"),
         ("small", "NUMA balancing takes less than a tenth of a CPU"),
     ],
     of: &[SubjectKind::Process],
@@ -33,7 +33,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(60.0),
     limits: &[
         Limit::least("share", 5.0, "[S5]; a settled scan takes far less: 1.3 % was reported upstream [S16]"),
-        Limit::least("cpus", 0.1, "estimate: below this, a wrong move costs more than it gains")
+        Limit::least("cpus", 0.1, "estimate: below this, a change can cost more than it gains")
             .counted_in("CPUs"),
     ],
     idle_too: false,
@@ -130,7 +130,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         },
         risk: "This affects the whole machine: other processes lose the benefit of NUMA balancing.".into(),
         or_else: vec![format!(
-            "If the process has just been moved to other nodes, balancing_pct falls without action. It is {} now.",
+            "If the process was just moved to other nodes, balancing_pct ({} now) falls by itself.",
             pct(share)
         )],
     }

@@ -19,11 +19,11 @@ const EVIDENCE: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "balancing-off",
     title: "NUMA balancing is off",
-    about: "NUMA balancing is off, but three processes, or 10 % of the busy time, could run nearer to their memory \
-            (spread-over-nodes, memory-on-other-node).",
+    about: "NUMA balancing is off, but three processes, or processes with 10 % of the busy time, could run \
+            nearer to their memory (spread-over-nodes, memory-on-other-node).",
     not_when: &[
         ("bound", "the processes are bound: NUMA balancing would not move them"),
-        ("tiering", "a node has no CPUs: the same switch controls memory tiers"),
+        ("tiering", "a node has no CPUs: kernel.numa_balancing also controls memory tiers"),
         ("on", "NUMA balancing is on"),
     ],
     of: &[SubjectKind::Host],
@@ -64,7 +64,7 @@ struct Facts {
 
 fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let mode = view.snapshot.machine.and_then(|machine| machine.numa_balancing);
-    let mode = input(mode, "whether NUMA balancing is on is not known")?;
+    let mode = input(mode, "the state of NUMA balancing is not known")?;
     if mode != 0 || view.topology().nodes.iter().any(|node| view.topology().is_tier(node)) {
         return Err(Unmet::Quiet);
     }
@@ -116,7 +116,7 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let set = |when, words| Command::new(when, Scope::Host, words, "");
     Advice {
         sentence: sentence(format!(
-            "NUMA balancing is off, and {count} process{} with {} CPUs of work could run nearer to their memory.",
+            "NUMA balancing is off, and {count} process{} using {} CPUs could run nearer to their memory.",
             if *count == 1 { "" } else { "es" },
             number(*cpus)
         )),
@@ -137,8 +137,8 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                again if balancing_pct exceeds 5."
             .into(),
         or_else: vec![format!(
-            "If NUMA balancing was turned off for a program that runs here, pin the listed processes instead. \
-             remote_pct of the first is {}.",
+            "If NUMA balancing was turned off on purpose for a program on this machine, pin the listed \
+             processes instead. remote_pct of the first process is {}.",
             pct(remote)
         )],
         ..Advice::default()

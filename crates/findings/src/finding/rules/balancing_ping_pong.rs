@@ -24,7 +24,8 @@ pub(super) static RULE: Rule = Rule {
         ("one-way", "few of the moved pages come back: NUMA balancing moves them to the nodes that use them"),
         (
             "churn",
-            "the process has as many page faults as page moves: newly allocated pages move, not the same pages back and forth",
+            "the process has as many page faults as page moves: newly allocated pages move, not the same \
+             pages back and forth",
         ),
         ("demotion", "pages move to or from a node without CPUs"),
         ("others", "20 % or more of the moved pages belong to other processes"),
@@ -188,12 +189,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 30.0,
         }],
         stop: Vec::new(),
-        risk: "This affects the whole machine: other processes lose the benefit of NUMA balancing. Check their \
+        risk:
+            "This affects the whole machine: other processes lose the benefit of NUMA balancing. Check their \
                remote_pct afterwards."
-            .into(),
+                .into(),
         or_else: vec![
-            "If the program has phases that use its memory from different nodes, pages_migrated_balancing_per_s is \
-             near 0 between the phases."
+            "If the program has phases that use its memory from different nodes, \
+             pages_migrated_balancing_per_s is near 0 between phase changes."
                 .to_owned(),
         ],
     }

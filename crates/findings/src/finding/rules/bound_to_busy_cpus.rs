@@ -124,13 +124,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let undo = if allowed == 1 && task.threads == 1 {
         taskset(&[task.raw.cpu])
     } else {
-        let words = format!("the lists that taskset -acp {pid} prints now: save its output first");
+        let words = format!("restore the lists that taskset -acp {pid} prints now: save its output first");
         Command::words(When::Now, Scope::Process, words)
     };
     let all = view.number(&RUNQ_WAIT_PCT, of).unwrap_or(wait);
     Advice {
         sentence: sentence(format!(
-            "{} waits {} s of each second for {which}, and {} CPUs are idle.",
+            "{} waits {} s of each second for {which}, while {} other CPUs are idle.",
             comm(task.raw.comm),
             number(wait / 100.0),
             number(idle)
@@ -141,7 +141,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             Command::words(
                 When::ForGood,
                 Scope::Process,
-                "a wider list where the affinity is set: taskset, numactl, CPUAffinity= of the unit, or \
+                "allow more CPUs where the affinity is set: taskset, numactl, CPUAffinity= of the unit, or \
                  settings of the program",
             ),
         ],
@@ -155,7 +155,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "The threads then share CPUs that the binding kept free.".into(),
+        risk: "The threads then also use CPUs that the binding kept free of them.".into(),
         or_else: vec![
             "If other tasks use these CPUs, move those tasks instead: the Tasks view sorted by CPU shows them."
                 .into(),

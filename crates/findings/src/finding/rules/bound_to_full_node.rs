@@ -32,15 +32,18 @@ pub(super) static RULE: Rule = Rule {
         ("full-everywhere", "no other node has free memory"),
         (
             "cached",
-            "the nodes are above the low watermark, and 5 % or more of their memory is page cache (only a note)",
+            "the nodes are above the low watermark, and 5 % or more of their memory is page cache (only a \
+             note)",
         ),
         (
             "swapped",
-            "none of its pages is in swap, its group does not wait for memory, and no pages of these nodes are reclaimed",
+            "none of its pages is in swap, its group does not wait for memory, and no pages of its nodes are \
+             reclaimed",
         ),
         (
             "other",
-            "the process has no major faults and its group no memory pressure: the reclaimed pages belong to others",
+            "the process has no major faults and its group no memory pressure: the reclaimed pages belong to \
+             others",
         ),
     ],
     of: &[SubjectKind::Process, SubjectKind::Container],
@@ -56,7 +59,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "pressure",
             FULL_PCT,
-            "[S11]: oomd acts at 60 % for 30 s; a warning must come much earlier",
+            "[S11]: oomd acts after 30 s of 60 % pressure; a warning must come much earlier",
         ),
         Limit::least("reclaim", 256.0, "estimate: 1 MiB/s of pages").counted_in("pages/s"),
         Limit::least(
@@ -238,12 +241,18 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= free * 0.85);
         if fits && by_policy {
             commands.extend(env::move_memory(pid, from, to, words));
-            undo.extend(env::move_memory(pid, to, from, "moves all of its memory there, if it fits"));
+            undo.extend(env::move_memory(
+                pid,
+                to,
+                from,
+                "moves all of its memory to the old nodes, if it \
+                                                         fits",
+            ));
         }
         commands.push(Command::words(
             When::NextStart,
             Scope::Process,
-            format!("numactl {} in place of --membind", env::preferred(from)),
+            format!("use numactl {} in place of --membind", env::preferred(from)),
         ));
     }
     Advice {
@@ -258,7 +267,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         check: hurts.iter().map(check).collect(),
         risk: "Some of the memory becomes remote: slower than local memory, faster than a disk.".into(),
         or_else: vec![format!(
-            "A leak, if its resident memory keeps growing (now {}).",
+            "If its resident memory keeps growing (now {}), the cause is a leak.",
             bytes(of.task().map_or(0.0, |task| task.rss_bytes as f64))
         )],
         ..Advice::default()

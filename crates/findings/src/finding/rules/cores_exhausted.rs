@@ -23,12 +23,12 @@ pub(super) static RULE: Rule = Rule {
     title: "All hardware threads are busy",
     about: "Nine of ten cores have all hardware threads busy. The finding is a warning only if counters show \
             little gain from the second thread and quotas exceed core capacity by 10 %. Where nodes are \
-            hidden, one socket is enough.",
+            hidden, one such socket is enough.",
     not_when: &[
         ("no-smt", "cores have one thread each"),
         (
             "nice",
-            "tasks with a nice value of 10 or more, SCHED_BATCH or SCHED_IDLE use half of the time or more",
+            "tasks of SCHED_BATCH, SCHED_IDLE or a nice value of 10 or more use at least half of the time",
         ),
         ("half-idle", "more than a tenth of the cores have a thread that is less than 80 % busy"),
     ],
@@ -184,7 +184,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     if let Part::Socket(id, _) = part
         && view.ran_in(&Counts::default(), Region::Socket(id)).is_none()
     {
-        return Err(waiting::unknown("CPU time is not kept per socket (needs --places l3)"));
+        return Err(waiting::unknown("CPU time is not recorded per socket (needs --places l3)"));
     }
     if may_wait(view, part) {
         return Err(Unmet::Quiet);
@@ -248,7 +248,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let or_else = match idlest {
         Some((other, load, _)) => format!(
-            "{} is {} busy: the scheduler moves unbound tasks there; run_pct_by_socket shows whether it does.",
+            "{} is {} busy: the scheduler moves unbound tasks there. run_pct_by_socket shows whether they \
+             run there.",
             other.title(),
             pct(load)
         ),

@@ -63,8 +63,8 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             pct(running)
         )),
         or_else: vec![format!(
-            "On a guest, or on a core with both threads on, the CPU has fewer counters: request fewer \
-             --events. Counters ran for {} of the time.",
+            "On a guest, or on a core with both SMT threads enabled, the CPU has fewer counters: request \
+             fewer --events. Counters ran for {} of the time.",
             pct(running)
         )],
         ..Advice::default()

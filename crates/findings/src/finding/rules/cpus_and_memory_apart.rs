@@ -147,7 +147,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let each = |from, to, words: &'static str| {
         moved.iter().filter_map(move |pid| env::move_memory(*pid, from, to, words))
     };
-    commands.extend(each(mems, cpus, "where the memory stayed behind"));
+    commands.extend(each(mems, cpus, "moves memory that stayed behind"));
     if target == cpus && matches!(of, SubjectRef::Process(_)) {
         let start = format!(
             "start the program with numactl --cpunodebind={} {}",
@@ -162,10 +162,10 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         None => vec![Command::words(
             When::Now,
             Scope::Process,
-            "bind the process to its former CPUs: save the output of taskset -acp first",
+            "bind the process to its former CPUs (before the change, save the output of taskset -acp)",
         )],
     };
-    undo.extend(each(cpus, mems, "moves all of its memory there"));
+    undo.extend(each(cpus, mems, "moves all of its memory back"));
     let mut gain = gain_of_memory(view, of, &placed, cpus);
     if target == mems {
         gain.at_most = gain.at_most.filter(|_| false);

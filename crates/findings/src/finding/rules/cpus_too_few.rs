@@ -28,7 +28,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id, "cpus_allowed"],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 95.0, "by definition of full: all CPUs that are available to the container"),
+        Limit::least("busy", 95.0, "by definition: full means all CPUs available to the container"),
         Limit::least("wait", 25.0, "estimate: a quarter of its CPU time"),
         Limit::least("idle", 25.0, "estimate: a quarter of its CPUs, and at least one"),
         Limit::sharp("quota", 110.0, "estimate: a quota above the number of CPUs contradicts the cpuset"),
@@ -131,7 +131,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     Advice {
         sentence: sentence(format!(
             "{label} is limited to {} CPUs, all busy; its {threads} threads wait {} s of each second, and {} \
-             CPUs are idle.",
+             other CPUs are idle.",
             cpus.len(),
             number(wait),
             number(idle)
@@ -148,7 +148,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Other programs have fewer idle CPUs.".into(),
+        risk: "Fewer idle CPUs are left for other programs.".into(),
         or_else: vec![format!(
             "If the container has more threads than it needs (now {threads}), reduce their number."
         )],

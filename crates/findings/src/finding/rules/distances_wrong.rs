@@ -14,8 +14,8 @@ const LOCAL: u32 = 10;
 pub(super) static RULE: Rule = Rule {
     id: "distances-wrong",
     title: "The firmware's distances are wrong",
-    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from the latencies of \
-            calibrate by a factor of 1.5 or more.",
+    about: "The firmware's distances between nodes (SLIT) contradict each other, or differ from measured \
+            latencies (calibrate) by a factor of 1.5 or more.",
     not_when: &[
         ("vm", "the machine is virtual: hypervisors invent distances"),
         (
@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
             "distances are symmetric, nodes of one socket are nearer, and measured latencies agree within a \
              factor of 1.5",
         ),
-        ("one-socket", "the machine has one socket: its nodes can be equally far"),
+        ("one-socket", "the machine has one socket: its nodes can be equally far apart"),
     ],
     of: &[SubjectKind::Host],
     group: Group::Machine,
@@ -69,7 +69,7 @@ fn wrong(host: &HostFacts, times: f64) -> Option<Wrong> {
             let back = topology.distance(*to, *from).unwrap_or(distance);
             let why = match from == to {
                 true if distance != LOCAL => "the distance of a node to itself must be 10",
-                false if distance <= LOCAL => "only the node itself has a distance of 10",
+                false if distance <= LOCAL => "only the node itself can have a distance of 10",
                 false if distance != back => "the distance in the other direction is different",
                 _ => continue,
             };

@@ -34,8 +34,8 @@ pub(super) static RULE: Rule = Rule {
             "less than 50 MB/s and fewer than 5,000 requests/s reach disks: the page cache answers the rest",
         ),
         ("several-nodes", "20 % or more of its time is on other nodes"),
-        ("near", "20 % or more of its bytes are on disks of its own node or of a third node"),
-        ("group", "only containers, units and machines are judged; or the finding belongs to its children"),
+        ("near", "20 % or more of its disk traffic goes to its own node or a third node"),
+        ("group", "the group is not a container, unit or machine, or its children have the finding"),
         ("in-container", "the disk traffic of its container is known: the container is judged instead"),
     ],
     of: &[SubjectKind::Container, SubjectKind::Process],
@@ -50,10 +50,10 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "requests",
             5000.0,
-            "estimate: if each takes 10 us longer, 5 % of the time is spent waiting",
+            "estimate: if each request takes 10 us longer, 5 % of the time is spent waiting",
         )
         .counted_in("/s"),
-        Limit::sharp("home", 80.0, "[S3]: as for memory, most of the time on one node"),
+        Limit::sharp("home", 80.0, "[S3]: as with memory, most of the time is spent on one node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -226,7 +226,7 @@ pub(super) fn move_to(view: &View<'_>, of: &SubjectRef<'_>, node: NodeId) -> Adv
         }
         Err(_) => {
             let words =
-                format!("whether the program fits on node {node} is not known: its memory is not located");
+                format!("it is not known whether the program fits on node {node}: its memory is not located");
             commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
     }
@@ -268,8 +268,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         )),
         check: vec![check(of, DISK_FAR_PCT.id, (far, 100.0 - view.rule.limit("share", false)), true)],
         or_else: vec![format!(
-            "If the disk is slow from every node, the program would wait as long on node {node}. The cost of \
-             the distance is not measured."
+            "If the disk is slow from every node, the program would wait just as long on node {node}. The \
+             cost of the distance is not measured."
         )],
         ..moved
     }

@@ -22,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
             "the process receives less than 50 MB/s and reads sockets fewer than 20,000 times a second",
         ),
         ("several-nodes", "20 % or more of its time is on other nodes"),
-        ("near", "20 % or more of its bytes arrive on its own node"),
+        ("near", "20 % or more of the received bytes arrive on its own node"),
         ("interrupts", "interrupts of a network card are handled far from the card: see interrupts-off-node"),
         ("isolated", "its allowed CPUs are isolated"),
     ],
@@ -38,10 +38,10 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "reads",
             20_000.0,
-            "estimate: if each takes 1 us longer, 2 % of the time is spent waiting",
+            "estimate: if each read takes 1 us longer, 2 % of the time is spent waiting",
         )
         .counted_in("/s"),
-        Limit::sharp("home", 80.0, "[S3]: as for memory, most of the time on one node"),
+        Limit::sharp("home", 80.0, "[S3]: as with memory, most of the time is spent on one node"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },

@@ -22,7 +22,8 @@ pub(super) static RULE: Rule = Rule {
         ("no-cpus", "the node of its accelerators has no CPUs online"),
         (
             "bound-away",
-            "its cpuset has no CPU of the accelerator's node: the finding names the cpuset and prints no command",
+            "its cpuset has no CPU of the accelerator's node: the finding names the cpuset and prints no \
+             command",
         ),
         ("idle", "the process uses less than half a CPU"),
         ("display", "the process holds display devices only (/dev/dri/cardN)"),
@@ -34,7 +35,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[ACCELERATORS.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("far", 80.0, "[S3]: as for memory, most of the time elsewhere"),
+        Limit::least("far", 80.0, "[S3]: as with memory, most of the time is spent elsewhere"),
         Limit::least("home", 50.0, "estimate: the home node is where the process spends most of its time"),
         Limit::least("memory", 50.0, "estimate: less is no reason to move a program"),
     ],

@@ -23,8 +23,8 @@ pub(super) static RULE: Rule = Rule {
         ("thp", "the process has no huge pages, or only transparent ones"),
         ("policy", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
         ("pool-even", "the pools are equal on all nodes, and the process runs on all of them"),
-        ("pool-has-room", "the pool of its node has free pages, or as many as the process uses"),
-        ("mems-elsewhere", "memory of the node where the process runs is not allowed"),
+        ("pool-has-room", "the pool of its node has free pages, or holds as many pages as the process uses"),
+        ("mems-elsewhere", "the process cannot use memory of the node where it runs"),
         ("small-pages", "its memory on other nodes is in small pages"),
     ],
     of: &[SubjectKind::Process],
@@ -34,7 +34,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
-        Limit::sharp("home", 50.0, "by definition of mostly: half of its time"),
+        Limit::sharp("home", 50.0, "by definition: mostly means half of its time"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -173,7 +173,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (mut commands, mut undo) = (Vec::new(), Vec::new());
     if seen.facts.bytes <= room {
         let words = format!(
-            "between its stop and its restart: {} more on node {home}, where {} are free",
+            "between stop and restart of the program: {} more on node {home}, where {} are free",
             bytes(seen.facts.bytes),
             bytes(room)
         );
@@ -188,7 +188,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
                 When::Now,
                 Scope::Host,
                 set(*node, there(node).total),
-                "the present size of the pool",
+                "restores the present pool size",
             )
         };
         undo.extend([home].iter().chain(from).map(again));
@@ -206,11 +206,15 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     commands.push(Command::words(
         When::ForGood,
         Scope::Host,
-        format!("hugepagesz={} hugepages={sizes} on the kernel's command line (Linux 5.16)", short_size(kib)),
+        format!(
+            "hugepagesz={} hugepages={sizes} on the kernel's command line (Linux 5.16 or later)",
+            short_size(kib)
+        ),
     ));
     Advice {
         sentence: sentence(format!(
-            "{} runs on node {home}, whose pool of huge pages is used up: {} of its memory is in pages of {}.",
+            "{} runs on node {home}, whose pool of huge pages is used up; {} of the process memory is in \
+             huge pages of {}.",
             comm(task.raw.comm),
             pct_with_error(outside, placed.error),
             nodes(from)
@@ -226,8 +230,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         ),
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!(
-            "This affects the whole machine: node {home} moves pages away to form huge ones. It can get fewer than \
-             requested: read the number back."
+            "This affects the whole machine: node {home} moves pages away to form huge ones. The kernel can \
+             allocate fewer than requested: read the number back."
         ),
         or_else: vec![format!(
             "If the program starts before the pools are filled, free_hugepages of node {home} is above 0 soon \

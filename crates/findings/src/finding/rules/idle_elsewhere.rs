@@ -19,12 +19,12 @@ use crate::model::units::NodeId;
 pub(super) static RULE: Rule = Rule {
     id: "idle-elsewhere",
     title: "It waits while another node is idle",
-    about: "An unbound process waits for CPUs of a busy node, at least 25 % of a CPU, while another node is \
-            half idle. The finding is a warning if the process fits on the idle node.",
+    about: "Threads of an unbound process wait at least 0.25 s of each second for CPUs of a busy node while \
+            another node is half idle. The finding is a warning if the process fits on the idle node.",
     not_when: &[
         (
             "bound",
-            "an affinity or a cpuset limits the process, or those of its threads that have 20 % of its waits",
+            "an affinity or a cpuset limits the process, or threads that account for 20 % of its waits",
         ),
         ("isolated", "the idle CPUs are isolated"),
         ("short", "its waits last 1 ms or less, which is normal for the scheduler"),
@@ -198,8 +198,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: iter::once(
-            "The scheduler can keep the process there: on wakeup it does not balance across distances above 30. If \
-             its threads have their own affinity, cpus_allowed shows it."
+            "The scheduler can keep the process on its node: on wakeup, it does not balance across distances \
+             above 30. If threads have their own affinity, cpus_allowed shows it."
                 .to_owned(),
         )
         .chain(view.or_else_scheduler())

@@ -17,16 +17,17 @@ const CHILDREN: usize = 5;
 pub(super) static RULE: Rule = Rule {
     id: "interleaved-on-one-node",
     title: "Interleaved memory, used from one node",
-    about: "A process interleaves its memory over several nodes but runs on one node that has room for all of it.",
+    about: "A process interleaves its memory over several nodes but runs on one node that has room for all \
+            of it.",
     not_when: &[
         (
             "bandwidth",
-            "its node makes 50 memory accesses per us or more: several memory controllers serve it better",
+            "its node makes 50 memory accesses per us or more: several memory controllers serve them better",
         ),
-        ("half", "its memory is larger than half of the node: interleaving protects the node"),
+        ("half", "its memory is larger than half of the node: interleaving keeps room on the node"),
         ("children", "five or more of its child processes run on other nodes: its policy is meant for them"),
         ("no-room", "its memory does not fit on the node where the process runs"),
-        ("bound", "memory of the node where the process runs is not allowed"),
+        ("bound", "the process cannot use memory of the node where it runs"),
         ("shared", "20 % or more of its memory is shared with other processes"),
         ("moving", "its placement is changing"),
     ],

@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
         (
             "few",
             "the device has fewer than 1,000 interrupts a second, or interrupts take less than 2 % of the \
-             nodes that handle them",
+             time of nodes that handle them",
         ),
         ("nodeless", "the device's node, or the CPUs that handle its interrupts, are unknown"),
     ],

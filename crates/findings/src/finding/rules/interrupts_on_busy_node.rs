@@ -36,14 +36,15 @@ const LIVES_S: f64 = 60.0;
 pub(super) static RULE: Rule = Rule {
     id: "interrupts-on-busy-node",
     title: "Interrupts on a busy node",
-    about: "Interrupts take 10 % of the node where a process runs, and at most half of that on another node \
-            with room.",
+    about: "Interrupts take 10 % of the time of the node where a process runs, and at most half as much on \
+            another node with room.",
     not_when: &[
         ("even", "interrupts on every other node take more than half as much time"),
-        ("busy-elsewhere", "on every other node, interrupts take more than half of this time"),
+        ("busy-elsewhere", "every other node is more than 70 % busy"),
         (
             "nothing-runs",
-            "interrupts take less than a tenth of a CPU, or less than 5 % of the time of each process there",
+            "interrupts take less than a tenth of a CPU, or less than 5 % of the time of each process on the \
+             node",
         ),
         ("isolated", "the CPUs of the other node are isolated"),
     ],
@@ -61,8 +62,13 @@ pub(super) static RULE: Rule = Rule {
             75.0,
             "estimate: if other nodes spend at most half as much, the spread is uneven",
         ),
-        Limit::until("busy", 70.0, 80.0, "estimate: room for the interrupts below the 85 % of [S2]"),
-        Limit::least("process", 10.0, "estimate: a tenth of a CPU; below this, a wrong move costs more"),
+        Limit::until("busy", 70.0, 80.0, "estimate: leaves room for the interrupts below the 85 % of [S2]"),
+        Limit::least(
+            "process",
+            10.0,
+            "estimate: a tenth of a CPU; below this, a change can cost more than \
+                                       it gains",
+        ),
     ],
     idle_too: true,
     judge: &Condition { look, advise },
@@ -205,7 +211,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let used = waiting::now(view).cpus(&SubjectRef::Process(task));
     Advice {
         sentence: sentence(format!(
-            "Interrupts take {} of node {node}, where {} runs, and {} of node {other}.{}",
+            "Interrupts take {} of the time of node {node}, where {} runs, and {} of node {other}.{}",
             pct(irq),
             comm(task.raw.comm),
             pct(few),
@@ -237,8 +243,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             .into(),
         or_else: vec![format!(
             "If the process itself uses the device, its packets already arrive on the right node. If a \
-             packet flood or a broken driver is the cause, irq_pct of node {node} was lower before it \
-             started."
+             packet flood or a broken driver is the cause, irq_pct of node {node} was lower before the \
+             problem started."
         )],
         ..Advice::default()
     }

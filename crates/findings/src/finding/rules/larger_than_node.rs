@@ -19,14 +19,15 @@ use crate::snapshot::Task;
 pub(super) static RULE: Rule = Rule {
     id: "larger-than-node",
     title: "Nearly as large as its node",
-    about: "A process takes 80 % of its node or more, the node is full, and other nodes have room. The \
-            finding is a warning if this process displaced memory of other processes to other nodes.",
+    about: "A process takes 80 % or more of the memory of its node, the node is full, and other nodes have \
+            room. The finding is a warning if this process displaced memory of other processes to other \
+            nodes.",
     not_when: &[
         ("interleave", "its policy, or that of 20 % of its memory, interleaves memory or names nodes"),
         ("limit", "the process is at the memory limit of its container, so it does not grow"),
         ("bound", "memory of some nodes is not allowed for the process"),
         ("spread", "its memory is spread evenly over the nodes, within 10 percentage points"),
-        ("cache", "half of its memory or more is file pages"),
+        ("cache", "half or more of its memory is file pages"),
         ("shared", "20 % or more of its memory is shared with other processes"),
         ("full-everywhere", "the other nodes have less than 30 % of their memory free"),
     ],
@@ -36,7 +37,7 @@ pub(super) static RULE: Rule = Rule {
     needs: &[MEM_PCT_BY_NODE.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::until("size", 80.0, 75.0, "estimate: a quarter more would not fit on the node"),
+        Limit::until("size", 80.0, 75.0, "estimate: a process a quarter larger would not fit on the node"),
         Limit::until("room", 10.0, 15.0, "estimate: other programs on the node need 10 % of it"),
         Limit::sharp("elsewhere", 30.0, "estimate: a node used for something else has less free memory"),
         Limit::sharp("victim", 20.0, "[S3]: pages are moved to their users when locality is below 80 %"),
@@ -239,8 +240,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             comm(first.task.raw.comm)
         );
     }
-    let start = "start the program with numactl --interleave=all: it does not fit on one node; or divide it into \
-                 one part for each node";
+    let start = "start the program with numactl --interleave=all, because it does not fit on one node; or \
+                 divide it into one part per node";
     let mut commands = vec![Command::words(When::NextStart, Scope::Process, start.to_owned())];
     if let Some(option) = option_of(&name) {
         commands.push(Command::words(When::NextStart, Scope::Process, option.to_owned()));
@@ -266,12 +267,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             within_s: 60.0,
         }],
         stop: Vec::new(),
-        risk: "Interleaving makes most of its accesses remote: right for a program that does not fit on a node, \
-               wrong for one that does. Nothing is moved now: new pages would fill the node again."
+        risk: "Interleaving makes most of its accesses remote. This suits only a program that does not fit \
+               on one node. Nothing is moved now: new pages would fill the node again."
             .to_owned(),
         or_else: vec![
             "If the process has stopped growing, and little of its memory is on other nodes, remote_pct is \
-             near 0.".to_owned(),
+             near 0."
+                .to_owned(),
         ],
     }
 }

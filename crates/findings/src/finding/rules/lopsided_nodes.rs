@@ -38,7 +38,8 @@ pub(super) static RULE: Rule = Rule {
         ("one-subject", "only one process or container is bound to the full node"),
         (
             "no-smt-room",
-            "none of the bound subjects fits on the other node (a second thread of a core counts as 0.2 cores)",
+            "none of the bound processes or containers fits on the other node (a second thread of a core \
+             counts as 0.2 cores)",
         ),
         ("throttled", "CPU quotas explain the waits"),
     ],
@@ -256,7 +257,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         _ => vec![Command::words(
             When::Now,
             Scope::Process,
-            "bind the process to its former CPUs: save the output of taskset -acp first",
+            "bind the process to its former CPUs (before the change, save the output of taskset -acp)",
         )],
     };
     let mut commands: Vec<Command> = Vec::new();
@@ -278,7 +279,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let capacity = share / 100.0 * all;
     Advice {
         sentence: sentence(format!(
-            "{} is {} busy and tasks wait; {other} is {} busy. {} subjects are bound to {full}; {label} would fit on {other}.",
+            "{} is {} busy and tasks wait; {other} is {} busy. {} processes or containers are bound to \
+             {full}; {label} would fit on {other}.",
             full.title(),
             pct(*share),
             pct(load),

@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("fits", "the process fits on fewer nodes: spread-over-nodes reports this"),
         ("interleave", "its policy interleaves memory or names nodes"),
-        ("bound", "memory of the nodes where the process runs is not allowed"),
+        ("bound", "the process cannot use memory of the nodes where it runs"),
         ("own-policies", "memory policies set the node of its memory (unknown policies: only a note)"),
         (
             "shared",
@@ -29,7 +29,8 @@ pub(super) static RULE: Rule = Rule {
         ),
         (
             "unused",
-            "counted or sampled accesses, or NUMA balancing's scans, show no use from the nodes without its memory",
+            "counted or sampled accesses, or NUMA balancing's scans, show that nodes without its memory do \
+             not use it",
         ),
         ("converging", "its placement is changing"),
         ("no-room", "the nodes without its memory have no room for their share"),
@@ -148,11 +149,13 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands.push(Command::words(
             When::Now,
             Scope::Host,
-            "kernel.numa_balancing=1 moves pages to the threads that use them, in all processes: watch balancing_pct",
+            "kernel.numa_balancing=1 moves pages to the threads that use them, in all processes: watch \
+             balancing_pct",
         ));
     }
     let start = format!(
-        "numactl --interleave={} in front of its command: the load is even, but half of the accesses or more stay remote",
+        "put numactl --interleave={} before its command: the load is then even, but half or more of the \
+         accesses stay remote",
         node_list(&all)
     );
     commands.push(Command::words(When::NextStart, Scope::Process, start));

@@ -17,7 +17,7 @@ pub(super) static RULE: Rule = Rule {
     id: "memory-on-other-node",
     title: "Its memory is on another node",
     about: "An unbound process or group runs on one node and has memory on others. The finding is a warning \
-            if the kernel placed that memory. If NUMA balancing is on, the memory must be in use.",
+            if the kernel placed that memory and, where NUMA balancing is on, the memory is in use.",
     not_when: &[
         ("balancing-repairs", "its placement is already changing, by NUMA balancing or by hand"),
         ("cold", "nothing uses its memory on the other nodes"),

@@ -21,7 +21,11 @@ pub(super) static RULE: Rule = Rule {
     about: "Threads of a process move to another node at least 100 times per second of CPU time.",
     not_when: &[
         ("tiny", "fewer than ten moves a second"),
-        ("sleepers", "the process runs for less than 50 us between two switches: caches do not help it"),
+        (
+            "sleepers",
+            "the process runs for less than 50 us between two context switches: caches do not help \
+                      it",
+        ),
     ],
     of: &[SubjectKind::Process],
     group: Group::Cpus,
@@ -82,7 +86,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             ..Gain::default()
         },
         or_else: iter::once(format!(
-            "The process sleeps often and briefly, or has more threads than a node has CPUs: switches_per_s is {}.",
+            "The process sleeps often and briefly, or has more threads than a node has CPUs: switches_per_s \
+             is {}.",
             number(*switches)
         ))
         .chain(view.or_else_scheduler())

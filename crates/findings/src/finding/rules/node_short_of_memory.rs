@@ -243,7 +243,7 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
         pid,
         &[to],
         &[node],
-        "moves all of its memory there, also memory that was there before",
+        "moves back all of its memory on that node, including any that was there before",
     )?;
     Some([env::move_memory(pid, &[node], &[to], words)?, back])
 }
@@ -261,23 +261,26 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         moved.into_iter().map(|[go, back]| (go, back)).unzip();
     Advice {
         sentence: sentence(text),
-        risk: if commands.is_empty() { String::new() } else { "The moved memory becomes remote for tasks that stay \
-                                                               on the node.".into() },
+        risk: if commands.is_empty() {
+            String::new()
+        } else {
+            "The moved memory becomes remote for tasks that stay \
+                                                               on the node."
+                .into()
+        },
         commands,
         undo,
-        check: vec![
-            Check {
-                metric: DIRECT_RECLAIM_PAGES_PER_S.id,
-                of: of.subject(),
-                from: rate,
-                to: 0.0,
-                below: true,
-                within_s: 30.0,
-            },
-        ],
+        check: vec![Check {
+            metric: DIRECT_RECLAIM_PAGES_PER_S.id,
+            of: of.subject(),
+            from: rate,
+            to: 0.0,
+            below: true,
+            within_s: 30.0,
+        }],
         or_else: vec![
-            "A memory limit (mem_limit_bytes of containers), or huge pages: the kernel allocates them on the local \
-             node first, and kcompactd is then busy."
+            "The cause can be a memory limit (mem_limit_bytes of containers), or huge pages. The kernel \
+             allocates those on the local node first, which keeps kcompactd busy."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -66,7 +66,11 @@ fn look(view: &View<'_>, _: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
 fn advise(view: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let topology = view.topology();
     let (by, words) = match topology.numa {
-        NumaSupport::On => ("the firmware hides NUMA", "firmware setup: NUMA on, or Node Interleaving off"),
+        NumaSupport::On => (
+            "the firmware hides NUMA",
+            "firmware setup: turn NUMA on, or Node Interleaving \
+                                                        off",
+        ),
         NumaSupport::SwitchedOff => {
             ("numa=off hides NUMA", "remove numa=off from the kernel's command line and reboot")
         }

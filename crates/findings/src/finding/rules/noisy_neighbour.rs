@@ -55,7 +55,11 @@ pub(super) static RULE: Rule = Rule {
             and its node is far busier. The finding is a warning only if the node makes many counted memory \
             accesses. Where nodes are hidden, sockets are compared.",
     not_when: &[
-        ("different-work", "a process with the same name on the same node also needs only half the cycles"),
+        (
+            "different-work",
+            "another process with the same name on the same node needs only half the cycles \
+                            per instruction",
+        ),
         (
             "phases",
             "the process, or a process it is compared with, changes its instructions per second of \
@@ -80,7 +84,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "times",
             2.0,
-            "[S6]: CPI2 flags outliers beyond two deviations; twice the CPI is far beyond noise",
+            "[S6]: CPI2 flags outliers beyond two standard deviations; twice the CPI is far beyond noise",
         )
         .counted_in("times"),
         Limit::sharp("accesses", 50e6, "[S3]: Carrefour acts only above 50 accesses per us and node")
@@ -348,7 +352,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let used = view.cpus(of);
     let mut or_else = vec![format!(
-        "If the other process does different work, compare their requests per second. The other process \
+        "The other process can do different work: compare the requests per second of both. The other process \
          needs {} cycles per instruction, and this one {}.",
         number(middle),
         number(cpi)
@@ -358,7 +362,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     }
     Advice {
         sentence: sentence(format!(
-            "{} needs {} times the cycles per instruction of process {twin} of the same name on {there}.{with}",
+            "{} needs {} times the cycles per instruction of process {twin}, which has the same name and \
+             runs on {there}.{with}",
             comm(task.raw.comm),
             number(cpi / middle.max(f64::MIN_POSITIVE))
         )),

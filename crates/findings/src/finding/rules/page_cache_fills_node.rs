@@ -23,10 +23,10 @@ pub(super) static RULE: Rule = Rule {
     not_when: &[
         ("shm", "the file pages are shared memory or tmpfs, which cannot be dropped"),
         ("dirty", "half or more of the file pages are dirty and must be written back first"),
-        ("full", "the node has too few file pages to make room for its memory"),
+        ("full", "the node has too few file pages to make room for the memory of the process"),
         ("interleave", "its policy interleaves memory or names another node"),
         ("cold", "nothing uses its memory on other nodes"),
-        ("mems-elsewhere", "memory of the node where the process runs is not allowed"),
+        ("mems-elsewhere", "the process cannot use memory of the node where it runs"),
     ],
     of: &[SubjectKind::Process],
     group: Group::NodeMemory,
@@ -168,22 +168,28 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let main = owners.as_ref().and_then(Owners::main);
     let of_owner = main.filter(|_| !tiered).and_then(|owner| cache_owner::reclaim(view, owner, home, mib));
     let (empty, risk) = match of_owner {
-        Some(command) => (command, "Files that this cgroup has cached are read again.".to_owned()),
-        None if by_node => {
-            (reclaim_node(home, mib), format!("Files that are cached on node {home} are read again."))
+        Some(command) => {
+            (command, "Files that this cgroup has cached must be read from disk again.".to_owned())
         }
+        None if by_node => (
+            reclaim_node(home, mib),
+            format!(
+                "Files that are cached on node {home} must be read from disk \
+                                               again."
+            ),
+        ),
         None => {
             let words = line("echo 1 > /proc/sys/vm/drop_caches");
-            let risk = "This affects the whole machine: every file is read again, and disks are busy for minutes. \
-                        Do not run it at peak time.";
+            let risk = "This affects the whole machine: every file must be read from disk again, and disks \
+                        are busy for minutes. Do not run it at peak time.";
             let drop = Command::new(When::Now, Scope::Host, words, "drops the page cache of all nodes");
             (drop, risk.to_owned())
         }
     };
     let mut commands = vec![empty];
-    let words = format!("right after the command above: moves its memory to node {home}");
+    let words = format!("run right after the command above: moves its memory to node {home}");
     commands.extend(env::move_memory(task.raw.pid, from, &[home], words));
-    let back = "moves all of its memory there; the page cache fills again by itself";
+    let back = "moves all of its memory to the other nodes; the page cache fills again by itself";
     let undo = env::move_memory(task.raw.pid, &[home], from, back);
     let start = format!("start the program with numactl --preferred={home} after the page cache was dropped");
     let start = match main {
@@ -191,7 +197,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             commands.push(cache_owner::limit(view, owner, seen.facts.bytes));
             format!("or {start}")
         }
-        None => format!("a soft limit (memory.high) for the cgroup that fills the cache; or {start}"),
+        None => format!("set a soft limit (memory.high) for the cgroup that fills the cache; or {start}"),
     };
     commands.push(Command::words(When::ForGood, Scope::Host, start));
     let whose = owners.map_or_else(String::new, |owners| owners.words());
@@ -216,8 +222,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: Vec::new(),
         risk,
         or_else: vec![format!(
-            "If the page cache is the working set of the process, major_faults_per_s rises, and the process \
-             needs a larger node. major_faults_per_s is {} now.",
+            "If the page cache is the working set of the process, major_faults_per_s ({} now) rises after \
+             the drop, and the process needs a larger node.",
             view.number(&crate::metric::task::MAJOR_FAULTS_PER_S, of)
                 .map_or_else(|_| "unknown".to_owned(), super::super::text::number)
         )],

@@ -99,7 +99,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         let each = view.members(row.id).into_iter().take(LINES);
         commands
             .extend(each.clone().filter_map(|task| env::move_memory(task.raw.pid, from, to, words.clone())));
-        let back = "also moves memory that was there before; not strictly needed";
+        let back = "also moves memory that was on these nodes before; not strictly needed";
         undo.extend(each.filter_map(|task| env::move_memory(task.raw.pid, to, from, back)));
     }
     let remote = CONTAINER_REMOTE_PCT.read(row, view.window).ok().and_then(|value| value.number());

@@ -20,8 +20,8 @@ const AT_QUOTA_PCT: f64 = 80.0;
 pub(super) static RULE: Rule = Rule {
     id: "quota-throttled",
     title: "Throttled by its CPU quota",
-    about: "A CPU quota stops a container for at least a quarter of a CPU while CPUs are idle. The finding \
-            is a warning if the container's average use is below its quota.",
+    about: "A CPU quota stops a container for at least 0.25 s of each second while CPUs are idle. The \
+            finding is a warning if the container's average use is below its quota.",
     not_when: &[
         ("host-busy", "less than one CPU is idle: the quota protects other programs"),
         ("nice", "tasks with a nice value of 10 or more use half of its time or more"),

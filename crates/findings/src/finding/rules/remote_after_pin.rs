@@ -29,18 +29,20 @@ pub(super) static RULE: Rule = Rule {
             "that memory is hardly used: accesses are local, or NUMA balancing scans find no use (only a note \
              until most of it has been scanned)",
         ),
-        ("interleave", "its policy interleaves memory, or names a node outside its allowed CPUs"),
+        ("interleave", "its policy interleaves memory, or names a node that has none of its allowed CPUs"),
         ("still-going-out", "new memory is also allocated on other nodes"),
-        ("mems-elsewhere", "memory of the nodes where the process runs is not allowed"),
+        ("mems-elsewhere", "the process cannot use memory of the nodes where it runs"),
         ("no-room", "its memory does not fit on the nodes where it runs"),
         ("moving", "its placement is already changing"),
         (
             "shared",
-            "20 % or more of its memory is shared, but not through a large shared object of its group (only a note)",
+            "20 % or more of its memory is shared, but not through a large shared object of its group (only \
+             a note)",
         ),
         (
             "group",
-            "the process shares a large object: its group is judged instead, or its container if the container has a cpuset",
+            "the process shares a large object: its group is judged instead, or its container if the \
+             container has a cpuset",
         ),
         ("others-map-it", "processes that numatop-ng does not see also map the shared memory (only a note)"),
         ("own-policies", "memory policies set the node of 90 % or more of its memory"),
@@ -53,7 +55,7 @@ pub(super) static RULE: Rule = Rule {
     hold: Hold::s(30.0),
     limits: &[
         Limit::least("outside", 10.0, "estimate: the largest error of a placement that counts as known"),
-        Limit::sharp("home", 99.0, "by definition of pinned: all of its time, except rounding"),
+        Limit::sharp("home", 99.0, "by definition: pinned means all of its time, except rounding"),
     ],
     idle_too: false,
     judge: &Condition { look, advise },
@@ -68,7 +70,7 @@ const GOING_OUT_PCT: f64 = 20.0;
 pub(super) fn pinned_to(view: &View<'_>, task: &Task) -> Result<Option<Vec<NodeId>>, Unmet> {
     let mask = input(task.cpu_nodes, "its allowed nodes are not known")?;
     // Without a bit for each node a mask of all would look like a pin.
-    input(view.masks_hold_all().then_some(()), "nodes above 63 do not fit in a mask")?;
+    input(view.masks_hold_all().then_some(()), "node ids above 63 do not fit in a mask")?;
     let nodes: Vec<NodeId> =
         view.whole_nodes().into_iter().filter(|node| node.0 < 64 && mask >> node.0 & 1 == 1).collect();
     Ok((!nodes.is_empty() && nodes.len() < view.whole_nodes().len()).then_some(nodes))
@@ -250,7 +252,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let (watched, row) = moves::witness(view, of).unwrap_or((of.subject(), task));
     let node = Subject::Node(to[0]);
     let hint = match view.number(&HINT_REMOTE_PCT, of) {
-        Ok(pct) => format!("If so, hint_remote_pct is near 0. It is {}.", super::super::text::pct(pct)),
+        Ok(pct) => format!("If so, hint_remote_pct (now {}) is near 0.", super::super::text::pct(pct)),
         Err(_) => "Whether the memory is used cannot be checked: NUMA balancing does not scan this process."
             .to_owned(),
     };

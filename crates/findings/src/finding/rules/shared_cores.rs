@@ -39,7 +39,12 @@ pub(super) static RULE: Rule = Rule {
     needs: &[RUNQ_WAIT_PCT.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("busy", 30.0, "estimate: 30 % of its time; by chance, siblings meet less often"),
+        Limit::least(
+            "busy",
+            30.0,
+            "estimate: 30 % of its time; by chance, siblings are busy together less \
+                                    often",
+        ),
         Limit::least("wait", 10.0, "estimate: 10 % of its CPU time"),
     ],
     idle_too: false,

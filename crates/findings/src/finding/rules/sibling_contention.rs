@@ -222,7 +222,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         None => Some(Command::words(
             When::Now,
             Scope::Process,
-            "bind the process to its former CPUs: save the output of taskset -acp first",
+            "bind the process to its former CPUs (before the change, save the output of taskset -acp)",
         )),
     };
     let check = |metric, from, to, below| Check { metric, of: of.subject(), from, to, below, within_s: 30.0 };
@@ -270,8 +270,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         undo: undo.into_iter().collect(),
         or_else: vec![match speeds {
             Some((beside, alone)) => format!(
-                "If its threads use the same data and gain from sharing a core, ipc_smt_busy is near ipc_smt_idle. \
-                 They are {} and {}.",
+                "If its threads use the same data and gain from sharing a core, ipc_smt_busy ({}) is near \
+                 ipc_smt_idle ({}).",
                 number(beside),
                 number(alone)
             ),

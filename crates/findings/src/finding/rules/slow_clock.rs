@@ -110,13 +110,14 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { node, other, slow, fast, busy } = seen.facts;
     Advice {
         sentence: sentence(format!(
-            "CPUs of node {node} run at {slow:.2} GHz, those of node {other} at {fast:.2} GHz, although node {node} is {} busy.",
+            "CPUs of node {node} run at {slow:.2} GHz, those of node {other} at {fast:.2} GHz, although node \
+             {node} is {} busy.",
             pct(busy)
         )),
         or_else: vec![
-            "With a cooling problem or a power limit, core_throttle_count in thermal_throttle of its CPUs rises. \
-             With a different governor, scaling_governor in cpufreq of its CPUs differs from the other node's. \
-             Vector instructions of several processes also lower the clock."
+            "With a cooling problem or a power limit, core_throttle_count in thermal_throttle of the slow \
+             CPUs rises. With a different governor, scaling_governor in cpufreq differs between the CPUs of \
+             the two nodes. Vector instructions of several processes also lower the clock."
                 .to_owned(),
         ],
         ..Advice::default()

@@ -28,7 +28,8 @@ pub(super) static RULE: Rule = Rule {
         ("policy", "its policy or its cpuset names the node without CPUs"),
         (
             "promoting",
-            "the kernel promotes pages: NUMA balancing is in its tiering mode, and moves 1 % of the slow pages in two minutes",
+            "the kernel promotes pages: NUMA balancing is in its tiering mode, and moves 1 % of the slow \
+             pages in two minutes",
         ),
         ("cold", "nothing uses the slow memory: NUMA balancing scans it and finds no use"),
         ("no-room", "its memory does not fit on the node where it runs"),
@@ -145,7 +146,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     if let Some(mode) = mode.filter(|mode| mode & TIERING == 0) {
         let set = |mode: u32| line("sysctl -w").joined("kernel.numa_balancing=", &mode.to_string());
         // The bit for tiers is added to the current one: balancing of nodes does not change.
-        let words = "promotes pages that are in use; echo 1 > /sys/kernel/mm/numa/demotion_enabled makes room for them";
+        let words = "promotes pages that are in use; echo 1 > /sys/kernel/mm/numa/demotion_enabled makes \
+                     room for them";
         commands.push(Command::new(When::ForGood, Scope::Host, set(mode | TIERING), words));
         undo.push(Command::new(
             When::Now,
@@ -180,7 +182,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         stop: super::watermark_stop(view, &Subject::Node(home)),
         risk: format!("Node {home} then has less room for other programs. {RISK_OF_MOVE}"),
         or_else: vec![
-            "If a tool placed the memory there on purpose, or it is seldom used, hint_remote_pct is near 0."
+            "If a tool placed the memory on the slow node on purpose, or the memory is seldom used, \
+             hint_remote_pct is near 0."
                 .to_owned(),
         ],
     }

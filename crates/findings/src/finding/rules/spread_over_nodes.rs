@@ -257,7 +257,7 @@ pub(super) fn advise_fewer(
         check: vec![check(subject.remote, from, (rest + 2.0 * placed.error).max(5.0), true)],
         stop: vec![check(RUNQ_WAIT_PCT.id, wait, wait + view.cpus(&row) * 10.0, false)],
         risk: format!(
-            "Fewer memory controllers and caches serve the program: near their limit it gets slower. \
+            "Fewer memory controllers and caches serve the program, which gets slower near their limits. \
              {RISK_OF_MOVE}"
         ),
         or_else: moves::other_users(of).into_iter().chain([subject.or_else.to_owned()]).collect(),

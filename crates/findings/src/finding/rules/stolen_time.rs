@@ -9,7 +9,8 @@ use crate::metric::host::BUSY;
 pub(super) static RULE: Rule = Rule {
     id: "stolen-time",
     title: "The hypervisor takes CPU time",
-    about: "The hypervisor takes at least 10 % of the time in which CPUs are busy; all CPU times are too large.",
+    about: "The hypervisor takes at least 10 % of the time in which CPUs are busy; all CPU times shown are \
+            too large.",
     not_when: &[("idle", "less than one CPU is busy")],
     of: &[SubjectKind::Host],
     group: Group::Cpus,
@@ -57,12 +58,14 @@ fn advise(_: &View<'_>, _: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { steal, busy } = seen.facts;
     Advice {
         sentence: sentence(format!(
-            "The hypervisor takes {} CPUs of this machine while {} are busy: all CPU times are too large.",
+            "The hypervisor takes {} CPUs of this machine while {} are busy: all CPU times shown are too \
+             large.",
             number(steal / 100.0),
             number(busy / 100.0)
         )),
         or_else: vec![format!(
-            "If a burstable instance has used up its credit, steal looks the same ({}), but the remedy is another instance type.",
+            "If a burstable instance has used up its credit, steal looks the same ({}), but the remedy is \
+             another instance type.",
             pct(steal * 100.0 / busy.max(1.0))
         )],
         ..Advice::default()

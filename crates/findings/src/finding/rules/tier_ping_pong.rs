@@ -32,9 +32,9 @@ pub(super) static RULE: Rule = Rule {
     needs: &[PROMOTED.id, DEMOTED.id],
     hold: Hold::s(60.0),
     limits: &[
-        Limit::least("pages", 1000.0, "estimate: 4 MB/s each way; fewer cost less than a rare burst")
+        Limit::least("pages", 1000.0, "estimate: 4 MB/s each way; fewer pages cost less than a rare burst")
             .counted_in("pages/s"),
-        Limit::sharp("factor", 4.0, "estimate: more in one direction is a change of the working set")
+        Limit::sharp("factor", 4.0, "estimate: more pages in one direction mean a change of the working set")
             .counted_in("times"),
         Limit::least("busy", 5.0, "[S5]"),
     ],

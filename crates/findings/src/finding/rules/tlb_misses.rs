@@ -34,8 +34,10 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "walks",
             3.0,
-            "[S4]; estimate: at 35 cycles per walk this is 10 % of the time, the limit of perf's top-down metric",
-        ).counted_in("per 1000 instructions"),
+            "[S4]; estimate: at 35 cycles per walk this is 10 % of the time, the limit of perf's top-down \
+             metric",
+        )
+        .counted_in("per 1000 instructions"),
         Limit::until("huge", 50.0, 80.0, "estimate: half of its memory could still be in huge pages"),
     ],
     idle_too: false,
@@ -68,7 +70,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let unknown = || {
         Unmet::Blind(Blindness::new(
             Reason::NotCollected,
-            "the share of huge pages is read on demand, and not in recordings",
+            "the share of huge pages is read on demand, and is not in recordings",
         ))
     };
     let huge = view.number(&HUGE_PCT, of).map_err(|_| unknown())?;
@@ -103,7 +105,8 @@ fn way(name: &[u8]) -> &'static str {
             "large_pages in its configuration, and a pool of huge pages for the buffer pool"
         }
         _ => {
-            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35), or its own option for huge pages"
+            "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 in its environment (glibc 2.35), or its own option for \
+             huge pages"
         }
     }
 }
@@ -137,7 +140,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
             "Its memory grows, the first touch of a page takes longer, and making huge pages compacts memory."
                 .into(),
         or_else: vec![format!(
-            "Its memory can be sparse. If each switch leaves page tables cold, switches_per_s is high.{guest}"
+            "Its memory can be sparse. If each context switch leaves page tables cold, switches_per_s is \
+             high.{guest}"
         )],
     }
 }

@@ -195,8 +195,8 @@ pub fn compare(old: &Profile, new: &Profile, width: usize) -> String {
         ("cache line transfer between threads of a core, ns", old.lines_ns.core, new.lines_ns.core),
         ("cache line transfer between cores that share a cache, ns", old.lines_ns.llc, new.lines_ns.llc),
         ("page walk, ns", old.walk_ns, new.walk_ns),
-        ("both threads of a core, additions", old.smt.additions, new.smt.additions),
-        ("both threads of a core, memory", old.smt.memory, new.smt.memory),
+        ("SMT throughput, additions", old.smt.additions, new.smt.additions),
+        ("SMT throughput, memory", old.smt.memory, new.smt.memory),
     ];
     for (name, then, now) in single {
         text += &compared_line(&format!("  {name}"), then, now, BANDWIDTH);
@@ -254,12 +254,14 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     for found in slit(profile) {
         lines.push(match found {
             Slit::NoDifference { distances: (near, far), percent } => {
-                format!("SLIT distances are {near} and {far}, but measured latencies differ by only \
-                         {percent:.0} %")
+                format!(
+                    "SLIT distances are {near} and {far}, but measured latencies differ by only \
+                         {percent:.0} %"
+                )
             }
             Slit::WrongOrder { nearer, farther } => format!(
-                "according to SLIT, memory of {} is nearer to CPUs of {} than memory of {} to CPUs of {}; the \
-                 measured latency is higher",
+                "SLIT: memory of {} is nearer to CPUs of {} than memory of {} to CPUs of {}. Measured: the \
+                 first pair has the higher latency",
                 node(nearer.1),
                 node(nearer.0),
                 node(farther.1),
@@ -270,7 +272,7 @@ pub(super) fn meaning(profile: &Profile, classes: &[Class], width: usize) -> Str
     if let Some([near, far]) = profile.hidden_nodes.as_deref() {
         lines.push(format!(
             "pages of one node have two latencies ({near:.0} % and {far:.0} % of the pages): the firmware \
-             can hide nodes"
+             may be hiding nodes"
         ));
     }
     if lines.is_empty() {

@@ -132,7 +132,10 @@ fn a_profile_that_may_not_be_used_says_so_and_means_nothing() {
     let looks = Wandering { cpus: (0, 1), looks_ns: vec![10.0, 30.0], classes: vec![3, 13, 4] };
     let wandering = Profile { state: State::Wandering, wandering: Some(looks), ..two() };
     let text = render_text(&wandering, 200, false);
-    assert!(text.contains("20 measurements of CPUs 0 and 1 gave 3 distances (3, 13, 4)"), "{text}");
+    assert!(
+        text.contains("20 measurements between CPUs 0 and 1 gave 3 different distances (3, 13, 4)"),
+        "{text}"
+    );
     let nothing = render_text(&Profile::default(), 100, false);
     assert!(nothing.contains("partial") && !nothing.contains("read latency"), "{nothing}");
 }

@@ -57,7 +57,8 @@ pub fn run(probe: &AccessProbe) -> Result<Verdict, Missing> {
 
 /// Runs the loop once.
 fn attempt(probe: &AccessProbe, chain: &mut sys::Chain) -> Result<Verdict, Missing> {
-    let lost = |error: anyhow::Error| Missing::Lost(format!("the self-check of the sampler: {error:#}"));
+    let lost =
+        |error: anyhow::Error| Missing::Lost(format!("the self-check of the sampler failed: {error:#}"));
     let fd = open_sampling_self(&clock(), HZ)?;
     let link = probe.attach(fd).map_err(lost)?;
     let (began, ran) = (Instant::now(), thread_time());

@@ -109,7 +109,8 @@ fn topology(topology: &Fact<Topology>) -> Result<&Topology, Hindrance> {
 fn privileges(check: &HostCheck) -> Verdict {
     let own = &check.privileges;
     if own.host_user_namespace.is(&false) {
-        let missing = "this process is in its own user namespace (a rootless container): its capabilities have no effect on the host";
+        let missing = "this process is in its own user namespace (a rootless container): its capabilities \
+                       have no effect on the host";
         let advice =
             Advice::say("run it on the host, or in a container started by root without user namespaces");
         return Err(Hindrance::new(Missing::NotPermitted(missing.into()), [advice]));
@@ -132,7 +133,8 @@ fn how_to_get(check: &HostCheck, lacking: &[Capability]) -> Vec<Advice> {
         let adds: Vec<String> =
             lacking.iter().map(|one| format!("--cap-add {}", one.to_string().replace("CAP_", ""))).collect();
         return vec![Advice::command(
-            "the bounding set of this container or service excludes these capabilities, even for root. For a container, use",
+            "the bounding set of this container or service excludes these capabilities, even for root. For a \
+             container, use",
             format!("docker run {} --pid host IMAGE", adds.join(" ")),
         )];
     }
@@ -232,7 +234,7 @@ fn counter_advice(check: &HostCheck, missing: &Missing) -> Vec<Advice> {
     }
     match (missing, cloud_pmu(check)) {
         (Missing::Unsupported(_), Some(how)) => {
-            let say = format!("the hypervisor can hide counters of the CPU: {how}");
+            let say = format!("the hypervisor may be hiding CPU counters: {how}");
             vec![Advice::say(say)]
         }
         _ => Vec::new(),
@@ -249,7 +251,8 @@ fn cloud_pmu(check: &HostCheck) -> Option<&'static str> {
              accesses",
         ),
         vendor if vendor.starts_with("Amazon") => Some(
-            "on EC2, bare metal and instance sizes with whole sockets usually have all counters, smaller sizes some or none",
+            "on EC2, bare-metal and whole-socket instances usually have all counters; smaller ones have some \
+             or none",
         ),
         _ => None,
     }
@@ -311,7 +314,8 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
         caveats.push(Caveat {
             about: "pid namespace",
             say:
-                "numatop-ng runs in a container with its own pid namespace: only that container's tasks are listed, with host ids"
+                "numatop-ng runs in a container with its own pid namespace: only that container's tasks are \
+                 listed, with host ids"
                     .into(),
             advice: vec![Advice::command(
                 "to see all tasks, share the host's pid namespace: start the container with",
@@ -323,7 +327,9 @@ pub(super) fn caveats(check: &HostCheck) -> Vec<Caveat> {
     if counting && check.kernel.nmi_watchdog.is(&1) {
         caveats.push(Caveat {
             about: "NMI watchdog",
-            say: "the NMI watchdog uses one hardware counter of each CPU, so large sets of events are multiplexed".into(),
+            say: "the NMI watchdog uses one hardware counter of each CPU, so large sets of events are \
+                  multiplexed"
+                .into(),
             advice: vec![Advice::command("to free the counter", "sudo sysctl kernel.nmi_watchdog=0")],
         });
     }

@@ -63,7 +63,7 @@ impl PageProbe {
     fn set_shift(&self, cpu: CpuId, shift: u32) -> Result<()> {
         let map = &self.attached.skel.maps.alloc_shifts;
         let update = map.update(&cpu.0.to_ne_bytes(), &shift.to_ne_bytes(), MapFlags::ANY);
-        update.with_context(|| format!("setting the share of CPU {cpu}'s allocations that is counted"))
+        update.with_context(|| format!("setting the allocation sampling rate of CPU {cpu}"))
     }
 }
 
@@ -159,7 +159,7 @@ impl Pace {
     /// A note for the moment at which sampling begins or ends.
     fn words(&self) -> String {
         match self.busiest().filter(|(_, seen)| seen.shift > 0) {
-            None => "every allocation of user pages is counted again".to_owned(),
+            None => "user page allocations are no longer sampled: all are counted".to_owned(),
             Some((cpu, seen)) => format!(
                 "CPU {cpu} allocates user pages {} times a second: only one in {}, at random, is counted, so new \
                  pages by node are estimates",
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(step(&mut pace, 5, 12_000), [(busy, 1)]);
         assert_eq!(step(&mut pace, 6, 12_100), [(busy, 0)]);
         assert!(!pace.samples());
-        assert_eq!(pace.words(), "every allocation of user pages is counted again");
+        assert_eq!(pace.words(), "user page allocations are no longer sampled: all are counted");
         // The same moment again, and a clock that does not advance.
         assert_eq!(step(&mut pace, 6, 99_000), []);
     }

@@ -19,7 +19,7 @@ use crate::model::facility::Facility;
 use crate::sys::{self, read_variable};
 
 pub(super) static PROBE: Probe = Probe {
-    otherwise: Otherwise::From("/proc/PID/numa_maps, for processes whose file can be read in half a second"),
+    otherwise: Otherwise::From("/proc/PID/numa_maps, only where reading it takes at most half a second"),
     several_nodes: true,
     ..Probe::new("memory policies of mappings", Facility::MappingPolicies, start)
 };
@@ -46,7 +46,7 @@ const _: () = assert!(size_of::<types::nt_draw>() == 24 + 10 * draw::PAGES);
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     // Without this member an address space can be freed while it is iterated over: fixed in 6.1 and brought back to it.
     let is_safe = shared.types()?.has_member("bpf_iter_seq_task_vma_info", "mm");
-    ensure!(is_safe, "this kernel's iterator over mappings does not keep their address space alive");
+    ensure!(is_safe, "this kernel's iterator over mappings does not pin the address space");
     let mut open = object::open("policies", PoliciesSkelBuilder::default())?;
     let rodata = open.maps.rodata_data.as_deref_mut().context("policies.bpf.o has no .rodata")?;
     rodata.page_size = machine::page_size();

@@ -115,7 +115,7 @@ pub fn try_out(root: &Path, topology: &Topology) -> Reading<String> {
     let units: Vec<&str> = dram.units.iter().flatten().map(|unit| unit.name.as_str()).collect();
     let counts = format!("{} and {} more", units[0], units.len() - 1);
     let failed = failed.map_or(String::new(), |why| format!("; {why}"));
-    Ok(format!("{counts} count; not verified on hardware{failed}"))
+    Ok(format!("{counts} can be counted; not verified on hardware{failed}"))
 }
 
 impl Dram {
@@ -562,7 +562,7 @@ mod tests {
             look(&mut part, tree.root(), &host).unwrap()
         };
         let (nodes, _) = between(&sample(1, 0), &sample(2, 3));
-        assert!(why(&nodes[0][0]).contains("no unit of cas_count_read"), "{nodes:?}");
+        assert!(why(&nodes[0][0]).contains("no unit for cas_count_read"), "{nodes:?}");
         assert_eq!((&nodes[0][1], &nodes[1]), (&Ok(6 * 64), &ok(3 * 64, 3 * 64)));
     }
 

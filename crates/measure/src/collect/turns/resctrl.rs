@@ -141,7 +141,7 @@ impl Place {
             let ids = cache_ids(root, llc);
             let agree = ids.len() == 1 && !ids.iter().any(|id| domains.contains_key(id));
             for id in ids {
-                let why = || Missing::Unsupported("CPUs do not agree about the ids of L3 caches".into());
+                let why = || Missing::Unsupported("CPUs report conflicting ids of L3 caches".into());
                 domains.insert(id, agree.then_some(first).ok_or_else(why));
             }
             if llc.cpus.iter().all(|cpu| host.isolated_cpus.contains(&cpu.0)) {
@@ -261,7 +261,7 @@ fn number(path: &Path) -> Reading<u64> {
     }
     match text.trim() {
         word @ ("Unavailable" | "Error" | "Unassigned") => {
-            Err(Missing::NotCollected(format!("{name} of resctrl is {word}")))
+            Err(Missing::NotCollected(format!("resctrl reports '{word}' for {name}")))
         }
         digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
             digits.parse().map_err(|_| Missing::Unsupported(format!("{name} of resctrl is not a number")))
@@ -343,9 +343,9 @@ mod tests {
     fn each_content_that_is_no_number_has_its_reason() {
         let (tree, _) = machine("resctrl-words");
         for (content, why) in [
-            ("Unavailable\n", "llc_occupancy of resctrl is Unavailable"),
-            ("Error\n", "llc_occupancy of resctrl is Error"),
-            ("Unassigned\n", "llc_occupancy of resctrl is Unassigned"),
+            ("Unavailable\n", "resctrl reports 'Unavailable' for llc_occupancy"),
+            ("Error\n", "resctrl reports 'Error' for llc_occupancy"),
+            ("Unassigned\n", "resctrl reports 'Unassigned' for llc_occupancy"),
             ("", "llc_occupancy of resctrl is not a number"),
             ("-1\n", "llc_occupancy of resctrl is not a number"),
             ("123456789012345678901\n", "llc_occupancy of resctrl is not a number"),
@@ -406,7 +406,7 @@ mod tests {
         let other = host.topology.llcs[0].cpus[1];
         tree.write(&format!("sys/devices/system/cpu/cpu{other}/cache/index3/id"), "9\n");
         let why = read_at(&mut Monitors::default(), &tree, &mut host, 1).unwrap_err().to_string();
-        assert_eq!(why, "CPUs do not agree about the ids of L3 caches");
+        assert_eq!(why, "CPUs report conflicting ids of L3 caches");
         tree.write("proc/self/mountinfo", "22 1 0:20 / /sys rw - sysfs sysfs rw\n");
         let why = read_at(&mut Monitors::default(), &tree, &mut host, 1).unwrap_err().to_string();
         assert!(why.contains("no resctrl file system is mounted"), "{why}");

@@ -140,7 +140,7 @@ impl<'a> Bytes<'a> {
     /// # Errors
     /// Something is left.
     pub fn finish(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes are left after its last field")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed("extra bytes follow the last field")) }
     }
 }
 

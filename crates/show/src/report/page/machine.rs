@@ -135,7 +135,7 @@ pub(super) fn between_nodes(view: &View<'_>) -> Markup {
                 " go to another node (" (words::source_of_pairs(matrices.sampled_pct())) ")."
             }
         } @else {
-            p.muted { "Memory was not located in this time, so accesses by pair of nodes are unknown." }
+            p.muted { "Memory was not located in this period, so accesses by pair of nodes are unknown." }
         }
         div.matrices {
             @if all > 0.0 { figure { figcaption { "Accesses, %" } (matrix(report, &matrices.accesses, ("CPUs", "mem"))) } }

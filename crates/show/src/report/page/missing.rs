@@ -32,7 +32,8 @@ pub(super) fn content(view: &View<'_>) -> Markup {
                         tr {
                             td { "all" }
                             td { (length(missing.exit_lost_ns as f64)) " of CPU time" }
-                            td { "of short tasks that ended without a row: counted for the node, not for a program" }
+                            td { "of short tasks not recorded individually: counted for the node, not for a \
+                                  program" }
                         }
                     }
                 }
@@ -66,12 +67,12 @@ fn hole(view: &View<'_>, gap: &Gap) -> Markup {
     html! {
         tr {
             td { (moment(&view.clock.time(gap.from_ns), around)) @if gap.count > 1 { "–" (view.clock.time(gap.to_ns)) } }
-            td { (length(gap.ns)) " of samples" @if gap.count > 1 { " in " (words::thousands(gap.count)) " gaps" } }
+            td { (length(gap.ns)) "of samples" @if gap.count > 1 { "in " (words::thousands(gap.count)) " gaps" } }
             td {
                 @if gap.new_runs > 0 { (restarted) @if gap.new_runs > 1 { " (" (gap.new_runs) " runs began)" } "; " }
                 @for (at, why) in gap.why.iter().enumerate() { @if at > 0 { "; " } (why) }
                 @if gap.more_why > 0 { "; " (plural(gap.more_why, "more reason")) }
-                @if gap.why.is_empty() && gap.new_runs == 0 { "the recording has no reason" }
+                @if gap.why.is_empty() && gap.new_runs == 0 { "the recording states no reason" }
                 @match gap.new_runs {
                     0 => ". The totals include this time; the curves do not.",
                     all if all == gap.count => ". Neither the totals nor the curves include this time.",

@@ -71,7 +71,7 @@ fn summary_row(view: &View<'_>, lane: &Lane) -> Markup {
                     td.course { (spark(&picture::thinned(track, &report.gaps, SPARK), &format!("{name} over time"))) }
                 },
                 (Some(why), _) => td.none colspan="4" { "not measured: " (why) },
-                (None, None) => td.none colspan="4" { "no value in this time" },
+                (None, None) => td.none colspan="4" { "no value in this period" },
             }
         }
     }
@@ -109,10 +109,11 @@ pub(super) fn programs(view: &View<'_>) -> Markup {
     html! {
         p.muted {
             "The " (plural(shown, "program")) " with the most CPU time"
-            @if table.rest.is_some() { ", and all other programs in one row. Together they make up the whole machine" }
+            @if table.rest.is_some() { ", and all other programs in one row. Together they make up the whole \
+                                        machine" }
             ". 100 % is one CPU. A program means all processes of one name in one container."
             @if table.merged > 0 {
-                " There were too many names to keep them all: " (words::thousands(table.merged)) " with little CPU time are always counted among the others."
+                "There were too many names to keep them all: " (words::thousands(table.merged)) " with little CPU time are always counted among the others."
             }
         }
         (one(view, table, true))
@@ -218,7 +219,8 @@ pub(super) fn hot_spots(hot: &Hot) -> Markup {
     html! {
         p.muted {
             (words::thousands(hot.samples as usize)) " stacks, " (hot.event) " at " (hot.hz)
-            " Hz on each CPU. Callers are on top, callees below; the width is the share of the samples. Blue means kernel."
+            "Hz on each CPU. Callers are on top, callees below; the width is the share of the samples. Blue \
+             means kernel."
             @if !hot.stem.is_empty() { " All stacks are under " (hot.stem.join(" › ")) "." }
             @if hot.lost > 0 { " " (words::thousands(hot.lost as usize)) " samples were lost." }
         }
@@ -226,9 +228,9 @@ pub(super) fn hot_spots(hot: &Hot) -> Markup {
             @for frame in &hot.frames { (hot_spot(frame)) }
         }
         @if hot.frames_left_out > 0 {
-            p.muted { (plural(hot.frames_left_out, "frame")) " with few samples (less than 0.05 %, or 1 % deep \
-                                                              down), or beyond 5,000, are not drawn, nor are their \
-                                                              callees." }
+            p.muted { (plural(hot.frames_left_out, "frame")) "with few samples (less than 0.05 %, or 1 % at \
+                                                              great depth), or beyond the first 5,000, are \
+                                                              not drawn, nor are their callees." }
         }
         h3 { "Functions by own share" }
         table.spots {

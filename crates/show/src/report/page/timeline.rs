@@ -72,8 +72,8 @@ pub(super) fn content(view: &View<'_>) -> Markup {
             code id="detail" hidden {}
         }
         p.muted.how {
-            "Each point covers " (width) ": the line is the mean, and the shade reaches from the lowest to the \
-                                          highest interval of "
+            "Each point covers " (width) ": the line is the mean, and the shade spans the lowest to the \
+                                          highest value per interval of "
             (interval) "; dots mark the lowest and the highest point. Times are " (view.clock.offset(report.span.0)) "."
         }
         div.lanes {

@@ -133,8 +133,8 @@ pub(super) fn is_online(root: &Root, id: u32) -> Result<bool> {
 pub(super) fn hidden_from_us(hidden: &BTreeSet<u32>) -> Option<String> {
     (!hidden.is_empty()).then(|| {
         format!(
-            "CPUs {} run, but the list of online CPUs, perhaps of a container (lxcfs), does not contain them: \
-             numatop-ng includes these CPUs",
+            "CPUs {} run but are missing from the list of online CPUs (perhaps a container's, from lxcfs): \
+             numatop-ng includes them",
             format_cpulist(hidden.iter().copied())
         )
     })
