@@ -39,7 +39,7 @@ impl Default for Budget {
 /// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walk {
-    /// Id → path (as [`cgroup_path`] writes it). The id is the directory's inode number; the root is "/".
+    /// Id → path (as `cgroup_path` writes it). The id is the directory's inode number; the root is "/".
     pub paths: BTreeMap<u64, String>,
     /// Users who made cgroups, by the id of the cgroup: those of the owner of the hierarchy are not in it.
     pub makers: BTreeMap<u64, u32>,
