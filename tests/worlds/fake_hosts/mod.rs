@@ -41,7 +41,7 @@ pub fn bare_metal() -> HostCheck {
         cgroups: Hierarchy { mode: Mode::Unified, controller: None, mount: Some("/sys/fs/cgroup".into()) },
         topology: Fact::Known(fixture("intel-e5-2682v4")),
         proc_mounted: true,
-        resctrl_mounted: true,
+        resctrl: Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::host::kernel::KernelFacts;
 use crate::host::privileges::Privileges;
 use crate::host::roots::Roots;
 use crate::host::types::Types;
+use crate::model::sample::Reading;
 use crate::model::topology::Topology;
 use crate::pmu::facts::PmuFacts;
 use crate::pmu::sets::Choice;
@@ -21,8 +22,8 @@ pub struct HostCheck {
     pub topology: Fact<Topology>,
     /// /proc is that of the kernel, and not an empty directory.
     pub proc_mounted: bool,
-    /// Some resctrl file system is mounted.
-    pub resctrl_mounted: bool,
+    /// A resctrl file system with monitors is mounted.
+    pub resctrl: Reading<()>,
 }
 
 impl HostCheck {
@@ -39,7 +40,7 @@ impl HostCheck {
             cgroups: cgroups::choose(roots),
             topology: crate::host::topology::read(roots.machine).map_err(|error| format!("{error:#}")).into(),
             proc_mounted: root.join("proc/self").symlink_metadata().is_ok(),
-            resctrl_mounted: resctrl::mount(roots.machine).is_ok(),
+            resctrl: resctrl::usable(roots.machine).map(drop),
         }
     }
 }

@@ -34,14 +34,14 @@ pub fn mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// Where the first file system of this type is mounted, of a `mountinfo`.
-pub fn first_of_type(mountinfo: &str, kind: &str) -> Option<PathBuf> {
+/// Where file systems of this type are mounted, of a `mountinfo`.
+pub fn places_of_type(mountinfo: &str, kind: &str) -> Vec<PathBuf> {
     let at = |line: &str| {
         let (front, back) = line.split_once(" - ")?;
         let at = front.split(' ').nth(4)?;
         (back.split(' ').next()? == kind).then(|| unescaped(at).into())
     };
-    mountinfo.lines().find_map(at)
+    mountinfo.lines().filter_map(at).collect()
 }
 
 /// The mounts that this process sees.

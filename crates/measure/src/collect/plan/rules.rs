@@ -172,10 +172,10 @@ fn device_irqs(facts: &Fact<Topology>) -> Verdict {
 }
 
 fn cache_use(check: &HostCheck) -> Verdict {
-    if check.resctrl_mounted {
-        return Ok(());
+    let Err(missing) = check.resctrl.clone() else { return Ok(()) };
+    if !matches!(missing, Missing::NotCollected(_)) {
+        return Err(Hindrance::new(missing, []));
     }
-    let missing = Missing::Unsupported("no resctrl file system is mounted".into());
     let mount = "mount it, if /proc/cpuinfo lists cqm_llc or cqm_mbm_total, or on arm64 with MPAM";
     Err(Hindrance::new(missing, [Advice::command(mount, "mount -t resctrl resctrl /sys/fs/resctrl")]))
 }

@@ -1,7 +1,8 @@
 //! Bytes that memory controllers read and write, by node and by socket. Not verified on hardware.
 //!
 //! A controller is opened on the CPU of each socket that its PMU names, as one group of two events, and read with each sample. The
-//! kernel extends hardware counters to 64 bits.
+//! kernel extends hardware counters to 64 bits, except those of AMD: they stop at 2^48 in kernels without "perf/x86/amd/uncore:
+//! Prevent UMC counters from saturating" (2025). A group is opened again long before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -20,6 +21,9 @@ use crate::pmu::open::{GroupReading, OpenGroup};
 /// Reads an open group.
 type Read = Box<dyn FnMut() -> Reading<GroupReading> + Send>;
 
+/// Counts at which a group is opened again, to begin at 0.
+const BEGIN_AGAIN_AT: u64 = 1 << 46;
+
 /// Opens a group of events on a CPU.
 type Open = Box<dyn FnMut(&[Event], CpuId) -> Reading<Read> + Send>;
 
@@ -37,6 +41,7 @@ struct Unit {
     at: Place,
     /// Place of the event in the group, and bytes of one count.
     events: Sides<Reading<(usize, f64)>>,
+    opened: (Vec<Event>, CpuId),
     group: Reading<Read>,
     /// The reading that the next difference is from; `None` after a failed one.
     before: Option<GroupReading>,
@@ -84,6 +89,8 @@ impl Default for Dram {
 impl Part for Dram {
     fn read(&mut self, now: Now<'_>) -> Result<(), Missing> {
         if self.units.is_none() {
+            // The part may be missing from here on, and its last values with it.
+            (now.inputs.node_dram, now.inputs.socket_dram) = Default::default();
             self.look(now.root, &now.host.topology, &now.host.quiet_cpus())?;
         }
         self.add();
@@ -149,23 +156,24 @@ impl Dram {
     }
 
     fn unit(&mut self, controller: &Controller, cpu: CpuId, at: Place, quiet: &BTreeSet<CpuId>) -> Unit {
-        let mut group = Vec::new();
+        let mut asked = Vec::new();
         let mut event = |found: &Reading<ByteEvent>| {
             let ByteEvent { event, bytes } = found.clone()?;
-            group.push(event);
-            Ok((group.len() - 1, bytes))
+            asked.push(event);
+            Ok((asked.len() - 1, bytes))
         };
         let events = Sides { read: event(&controller.read), write: event(&controller.write) };
         let name = controller.name.clone();
         let no_event = || controller.read.as_ref().err().cloned();
-        let group = match no_event().filter(|_| group.is_empty()) {
+        let group = match no_event().filter(|_| asked.is_empty()) {
             Some(why) => Err(why),
             None if quiet.contains(&cpu) => Err(Missing::NotCollected(format!(
                 "{name} is read through CPU {cpu}, which is isolated or without a tick"
             ))),
-            None => (self.open)(&group, cpu),
+            None => (self.open)(&asked, cpu),
         };
-        Unit { name, at, events, group, before: None, has_failed: false }
+        let opened = (asked, cpu);
+        Unit { name, at, events, opened, group, before: None, has_failed: false }
     }
 
     /// Reads all controllers, and adds what they have counted since.
@@ -175,6 +183,7 @@ impl Dram {
         }
         for unit in self.units.iter_mut().flatten() {
             let step = unit.step();
+            unit.begin_again_in_time(&mut self.open);
             if let Some(sums) = unit.at.socket.and_then(|socket| self.sockets.get_mut(&socket)) {
                 sums.add(&step);
             }
@@ -220,6 +229,9 @@ impl Unit {
             let (Some(enabled), Some(running)) = (enabled, running) else {
                 return Err(lost("began to count again"));
             };
+            if enabled == 0 {
+                return Err(lost("does not count"));
+            }
             if running < enabled {
                 return Err(lost("is shared with other tools: its counters were multiplexed"));
             }
@@ -229,6 +241,17 @@ impl Unit {
             Ok((count as f64 * bytes).round() as u64)
         };
         Sides { read: side(&self.events.read), write: side(&self.events.write) }
+    }
+}
+
+impl Unit {
+    /// Opens the group again where its counts are large. They begin at 0, so that nothing is lost but the moment between.
+    fn begin_again_in_time(&mut self, open: &mut Open) {
+        let is_large = |before: &GroupReading| before.counts.iter().any(|count| *count >= BEGIN_AGAIN_AT);
+        let Some(before) = self.before.take_if(|before| is_large(before)) else { return };
+        self.group = open(&self.opened.0, self.opened.1);
+        self.before =
+            Some(GroupReading { enabled_ns: 0, running_ns: 0, counts: vec![0; before.counts.len()] });
     }
 }
 
@@ -495,6 +518,23 @@ mod tests {
 
     fn why(bytes: &Result<u64, String>) -> &str {
         bytes.as_ref().unwrap_err()
+    }
+
+    #[test]
+    fn a_group_with_large_counts_is_opened_again_and_begins_at_zero() {
+        let seen = course(&[
+            Ok(((1, 1), [BEGIN_AGAIN_AT - 1, 5])),
+            Ok(((2, 2), [BEGIN_AGAIN_AT + 1, 6])),
+            Ok(((1, 1), [3, 4])),
+        ]);
+        assert_eq!(seen, [ok(2 * 64, 64), ok(3 * 64, 4 * 64)]);
+    }
+
+    #[test]
+    fn a_group_that_does_not_count_has_a_reason() {
+        let seen = course(&[Ok(((1, 1), [7, 7])), Ok(((1, 1), [7, 7])), Ok(((2, 2), [8, 8]))]);
+        assert!(why(&seen[0][0]).contains("does not count"), "{seen:?}");
+        assert_eq!(seen[1], ok(64, 64));
     }
 
     #[test]

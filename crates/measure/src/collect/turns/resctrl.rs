@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,6 +36,8 @@ type Counted = (u64, u64);
 #[derive(Default)]
 pub(super) struct Monitors {
     place: Option<Place>,
+    /// Groups by their folders.
+    groups: BTreeMap<PathBuf, Group>,
     /// By group and domain.
     parts: BTreeMap<(PathBuf, CacheId), Watched>,
     /// The part after which the next sample begins.
@@ -46,36 +49,53 @@ struct Place {
     mount: PathBuf,
     /// The lowest CPU of the L3 domains by cache id; the reason why a domain has none.
     domains: BTreeMap<u32, Result<u32, Missing>>,
-    /// Domains whose CPUs are all isolated.
-    spared: BTreeSet<u32>,
+    /// Domains, and their parts on a node, whose CPUs are all isolated or without a tick: reading interrupts one of them.
+    spared: BTreeSet<(u32, Option<NodeId>)>,
+}
+
+/// A control group. Its files count for its monitoring groups, too: the sums change by what one brings or takes along.
+#[derive(PartialEq, Eq)]
+struct Group {
+    /// The number of its folder: a group of the same name that is made again has another one.
+    inode: u64,
+    /// The same of its monitoring groups.
+    monitoring: BTreeSet<u64>,
 }
 
 /// A domain in a group.
 struct Watched {
     dir: PathBuf,
     before: [Option<Counted>; 3],
+    /// Why there is no reading before.
+    no_base: Missing,
     values: Values,
 }
 
 impl Part for Monitors {
     fn read(&mut self, now: Now<'_>) -> Result<(), Missing> {
+        // The part may be missing from here on, and its last values with it.
+        now.inputs.cache_use = Arc::default();
         if self.place.is_none() {
             self.place = Some(Place::find(now.root, now.host)?);
         }
         let Some(place) = &self.place else { return Ok(()) };
         let groups = groups(&place.mount)?;
         let mut found: BTreeMap<(PathBuf, CacheId), PathBuf> = BTreeMap::new();
-        for group in &groups {
+        for group in groups.keys() {
             for (id, dir) in place.parts(group)? {
                 found.insert((group.clone(), id), dir);
             }
         }
-        let before = self.parts.len();
         self.parts.retain(|key, _| found.contains_key(key));
-        let gone = self.parts.len() < before;
+        let gone = self.groups.keys().any(|group| !groups.contains_key(group));
         for (key, dir) in found {
-            self.parts.entry(key).or_insert_with(|| Watched::new(dir));
+            let (before, group) = (self.groups.get(&key.0), &groups[&key.0]);
+            let part = self.parts.entry(key).or_insert_with(|| Watched::new(dir));
+            if before.is_some_and(|before| before != group) {
+                part.begin_again(Missing::Lost("a monitoring group of resctrl came or went".into()));
+            }
         }
+        self.groups = groups;
         self.follow(now.mono_ns);
         now.inputs.cache_use = Arc::new(self.sums(gone));
         Ok(())
@@ -133,7 +153,7 @@ fn added(sum: &Reading<u64>, value: &Reading<u64>) -> Reading<u64> {
 
 impl Place {
     fn find(root: &Path, host: &HostFacts) -> Result<Place, Missing> {
-        let mount = mount(root)?;
+        let (mount, quiet) = (usable(root)?, host.quiet_cpus());
         let llcs = host.topology.llcs.iter().filter(|llc| llc.level == Some(3));
         let (mut domains, mut spared) = (BTreeMap::new(), BTreeSet::new());
         for llc in llcs {
@@ -144,9 +164,15 @@ impl Place {
                 let why = || Missing::Unsupported("CPUs report conflicting ids of L3 caches".into());
                 domains.insert(id, agree.then_some(first).ok_or_else(why));
             }
-            if llc.cpus.iter().all(|cpu| host.isolated_cpus.contains(&cpu.0)) {
-                spared.insert(first);
+            if llc.cpus.iter().all(|cpu| quiet.contains(cpu)) {
+                spared.insert((first, None));
             }
+            let nodes: BTreeSet<NodeId> = llc.cpus.iter().filter_map(|cpu| host.node_of(cpu.0)).collect();
+            let is_quiet = |node: &NodeId| {
+                let mut here = llc.cpus.iter().filter(|cpu| host.node_of(cpu.0) == Some(*node));
+                here.all(|cpu| quiet.contains(cpu))
+            };
+            spared.extend(nodes.into_iter().filter(is_quiet).map(|node| (first, Some(node))));
         }
         Ok(Place { mount, domains, spared })
     }
@@ -159,28 +185,37 @@ impl Place {
             let id = name.strip_prefix("mon_L3_").and_then(|id| id.parse::<u32>().ok());
             let Some(first) = id.and_then(|id| self.domains.get(&id)) else { continue };
             let first = first.clone()?;
-            if self.spared.contains(&first) {
-                continue;
+            let inside = folders(&dir).unwrap_or_default().into_iter().filter_map(|(name, of_node)| {
+                let node = name.strip_prefix("mon_sub_L3_")?.parse().ok()?;
+                Some((Some(NodeId(node)), of_node))
+            });
+            for (node, dir) in inside.chain([(None, dir.clone())]) {
+                if !self.spared.contains(&(first, None)) && !self.spared.contains(&(first, node)) {
+                    parts.push((CacheId { cpu: first, node }, dir));
+                }
             }
-            for (name, of_node) in folders(&dir).unwrap_or_default() {
-                let node = name.strip_prefix("mon_sub_L3_").and_then(|node| node.parse().ok());
-                parts.extend(node.map(|node| (CacheId { cpu: first, node: Some(NodeId(node)) }, of_node)));
-            }
-            parts.push((CacheId { cpu: first, node: None }, dir));
         }
         Ok(parts)
     }
 }
 
-/// The first mount below `root`.
+/// The mount of the machine below `root`, with monitors. A container that has `root` from its host sees the mount there.
 ///
 /// # Errors
-/// There is none.
-pub fn mount(root: &Path) -> Result<PathBuf, Missing> {
+/// There is none, or it has no monitors.
+pub fn usable(root: &Path) -> Result<PathBuf, Missing> {
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let mount = served::first_of_type(&mounts, "resctrl")
-        .ok_or_else(|| Missing::Unsupported("no resctrl file system is mounted".into()))?;
-    Ok(root.join(mount.strip_prefix("/").unwrap_or(&mount)))
+    let mounts = served::places_of_type(&mounts, "resctrl");
+    let below = mounts.iter().find(|mount| mount.starts_with(root)).cloned();
+    let mount = below.or_else(|| mounts.first().map(|at| root.join(at.strip_prefix("/").unwrap_or(at))));
+    let mount = mount.ok_or_else(|| Missing::NotCollected("no resctrl file system is mounted".into()))?;
+    if mount.join("info/L3_MON").is_dir() {
+        return Ok(mount);
+    }
+    Err(Missing::Unsupported(format!(
+        "{} has no monitors: the CPU does not count by L3 cache",
+        mount.display()
+    )))
 }
 
 /// The ids of a cache by its CPUs: one, unless they disagree.
@@ -196,19 +231,26 @@ fn cache_ids(root: &Path, llc: &Llc) -> BTreeSet<u32> {
 }
 
 /// The control groups: the root, and folders beside those with fixed names.
-fn groups(mount: &Path) -> Result<Vec<PathBuf>, Missing> {
+fn groups(mount: &Path) -> Result<BTreeMap<PathBuf, Group>, Missing> {
     let inside =
         folders(mount).map_err(|why| Missing::NotPermitted(format!("reading {}: {why}", mount.display())))?;
     let fixed = ["info", "mon_groups", "mon_data"];
     let others = inside.into_iter().filter(|(name, _)| !fixed.contains(&name.as_str()));
-    Ok(std::iter::once(mount.to_owned()).chain(others.map(|(_, dir)| dir)).collect())
+    let inode = |dir: &Path| fs::metadata(dir).map(|found| found.ino());
+    let group = |dir: PathBuf| {
+        let monitoring = folders(&dir.join("mon_groups")).unwrap_or_default();
+        let monitoring = monitoring.into_iter().filter_map(|(_, dir)| inode(&dir).ok()).collect();
+        // A group that has just been removed has none.
+        Some((dir.clone(), Group { inode: inode(&dir).ok()?, monitoring }))
+    };
+    Ok(std::iter::once(mount.to_owned()).chain(others.map(|(_, dir)| dir)).filter_map(group).collect())
 }
 
 fn folders(dir: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir()
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
             && let Ok(name) = entry.file_name().into_string()
         {
             found.push((name, entry.path()));
@@ -221,7 +263,14 @@ fn folders(dir: &Path) -> std::io::Result<Vec<(String, PathBuf)>> {
 impl Watched {
     fn new(dir: PathBuf) -> Watched {
         let none = || Err(Missing::FirstInterval);
-        Watched { dir, before: [None; 3], values: [none(), none(), none()] }
+        Watched { dir, before: [None; 3], no_base: Missing::FirstInterval, values: [none(), none(), none()] }
+    }
+
+    /// Drops the bases of its rates.
+    fn begin_again(&mut self, why: Missing) {
+        let lost = || Err(why.clone());
+        self.values = [self.values[0].clone(), lost(), lost()];
+        (self.before, self.no_base) = ([None; 3], why);
     }
 
     fn read(&mut self, mono_ns: u64) {
@@ -231,7 +280,7 @@ impl Watched {
                 (_, Err(why), _) => Err(why.clone()),
                 ("llc_occupancy", Ok(bytes), _) => Ok(*bytes),
                 (_, Ok(bytes), Some(before)) => rate((mono_ns, *bytes), before),
-                (_, Ok(_), None) => Err(Missing::FirstInterval),
+                (_, Ok(_), None) => Err(self.no_base.clone()),
             };
             // After an error the next number is the base of the interval that follows.
             *before = number.ok().map(|number| (mono_ns, number));
@@ -333,10 +382,15 @@ mod tests {
         assert_eq!(at(&tree, 4), ["1300", "the counter was reset", "200"]);
         write(&tree, "web/mon_data/mon_L3_00", ["300\n", "20\n", "500\n"]);
         assert_eq!(at(&tree, 5), ["1300", "10", "0"]);
+        std::fs::remove_dir_all(tree.root().join(MOUNT).join("web/mon_groups/a")).unwrap();
+        write(&tree, "web/mon_data/mon_L3_00", ["300\n", "900\n", "900\n"]);
+        let moved = "a monitoring group of resctrl came or went";
+        assert_eq!(at(&tree, 6), ["1300", moved, moved]);
+        assert_eq!(at(&tree, 7), ["1300", "0", "0"]);
         std::fs::remove_dir_all(tree.root().join(MOUNT).join("web")).unwrap();
         let gone = "a resctrl group was removed";
-        assert_eq!(at(&tree, 6), ["1000", gone, gone]);
-        assert_eq!(at(&tree, 7), ["1000", "0", "0"]);
+        assert_eq!(at(&tree, 8), ["1000", gone, gone]);
+        assert_eq!(at(&tree, 9), ["1000", "0", "0"]);
     }
 
     #[test]
@@ -368,7 +422,8 @@ mod tests {
         write(&tree, "mon_data/mon_L3_00/mon_sub_L3_01", ["20\n", "0\n", "0\n"]);
         write(&tree, "mon_data/mon_L3_01", ["40\n", "0\n", "0\n"]);
         write(&tree, "mon_data/mon_L3_77", ["50\n", "0\n", "0\n"]);
-        Arc::make_mut(&mut host).isolated_cpus = host.topology.llcs[1].cpus.iter().map(|cpu| cpu.0).collect();
+        Arc::make_mut(&mut host).nohz_full_cpus =
+            host.topology.llcs[1].cpus.iter().map(|cpu| cpu.0).collect();
         let (inputs, _) = read_at(&mut Monitors::default(), &tree, &mut host, 1).unwrap();
         let found: Vec<_> = inputs
             .cache_use
@@ -410,5 +465,14 @@ mod tests {
         tree.write("proc/self/mountinfo", "22 1 0:20 / /sys rw - sysfs sysfs rw\n");
         let why = read_at(&mut Monitors::default(), &tree, &mut host, 1).unwrap_err().to_string();
         assert!(why.contains("no resctrl file system is mounted"), "{why}");
+        let below = tree.root().join(MOUNT);
+        tree.write(
+            "proc/self/mountinfo",
+            &format!("9 1 0:2 / {} rw - resctrl resctrl rw\n", below.display()),
+        );
+        assert_eq!(usable(tree.root()), Ok(below.clone()), "a container sees the mount of its host there");
+        std::fs::remove_dir_all(below.join("info")).unwrap();
+        let why = usable(tree.root()).unwrap_err().to_string();
+        assert!(why.contains("has no monitors"), "{why}");
     }
 }
