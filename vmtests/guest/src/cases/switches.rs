@@ -48,9 +48,9 @@ fn run(report: &mut Report, _plan: &Plan) -> Result<(), Stop> {
             turns,
             found,
         );
-        // Starting it may take two: exec looks for an idle CPU, then it pins itself.
+        // Starting it may take four: fork and exec look for an idle CPU, it may be balanced while it waits, then it pins itself.
         let moves = row.node_moves.round();
-        report.check(moves <= 2.0, format_args!("moves of the {who}, which is pinned"), "at most 2", moves);
+        report.check(moves <= 4.0, format_args!("moves of the {who}, which is pinned"), "at most 4", moves);
     }
     no_losses(report, &totals);
     Ok(())
