@@ -312,8 +312,8 @@ pub const IPC_SMT_IDLE: Metric<Task> = Metric {
     group: Group::Efficiency,
     unit: Unit::Ratio,
     order: Order::Ascending,
-    help: "Instructions per cycle while the SMT siblings were idle. Excludes time slices in which siblings \
-           were idle for over 5 % and busy for over 5 % of the time.",
+    help: "Instructions per cycle while the SMT siblings were idle. Uses only time slices in which they \
+           were idle for at least 95 % of the time.",
     value: |task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0).map(Quotient::value).map(Value::F64),
     over: Over::Quotient(|task, snapshot| ipc_by_sibling(&task.delta, snapshot, 0)),
     traits: Traits::NONE

@@ -50,7 +50,7 @@ pub(super) static RULE: Rule = Rule {
         Limit::least(
             "requests",
             5000.0,
-            "estimate: if each request takes 10 us longer, 5 % of the time is spent waiting",
+            "estimate: with 10 us more for each request, the process waits 5 % of its time",
         )
         .counted_in("/s"),
         Limit::sharp("home", 80.0, "[S3]: as with memory, most of the time is spent on one node"),

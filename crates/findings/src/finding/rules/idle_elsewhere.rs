@@ -198,8 +198,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands,
         undo,
         or_else: iter::once(
-            "The scheduler can keep the process on its node: on wakeup, it does not balance across distances \
-             above 30. If threads have their own affinity, cpus_allowed shows it."
+            "The scheduler itself can be the cause: on wakeup, it does not balance across distances above \
+             30. An affinity set per thread can be another: see cpus_allowed."
                 .to_owned(),
         )
         .chain(view.or_else_scheduler())

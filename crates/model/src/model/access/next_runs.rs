@@ -47,7 +47,7 @@ impl GaveUp {
     pub fn words(self) -> &'static str {
         match self {
             GaveUp::Branch => "unknown branches",
-            GaveUp::Instruction => "system calls and repeated instructions",
+            GaveUp::Instruction => "system calls and string instructions (rep)",
             GaveUp::Return => "returns to callers outside the sampled stack",
             GaveUp::Code => "code that cannot be read",
             GaveUp::Steps => "the limit on followed instructions",
