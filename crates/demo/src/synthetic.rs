@@ -357,7 +357,6 @@ impl Machine {
 
     /// Each counted access moves a line. A cache is full at 4 GB/s.
     fn cache_use(&self, over_ns: u64) -> BTreeMap<CacheId, Arc<CacheUse>> {
-        const LINE: u64 = 64;
         const FULL_AT: u64 = 4_000_000_000;
         let of_llc = |llc: &Llc| {
             let per_s = |at: &[usize]| {
@@ -408,11 +407,12 @@ impl Machine {
                     let step = places.step_of(actor, from_ns, to_ns, self.busy);
                     actor.work(&mut row, &step, &self.host, self.ghz, self.by_node);
                     row.cpu = places.last_cpu(actor, second);
-                    let sums = (&mut self.cpus[..], &mut self.accesses);
+                    let sums = Sums {
+                        cpus: &mut self.cpus,
+                        accesses: &mut self.accesses,
+                        dram: self.dram_accesses.as_mut(),
+                    };
                     charge(sums, actor, &step, &places, (&self.host, self.ghz));
-                    if let Some(accesses) = &mut self.dram_accesses {
-                        count_accesses(accesses, actor, &step, &places, self.ghz);
-                    }
                     count_pages(&mut self.nodes, actor, &step);
                     count_hints(&mut self.cpus, &mut self.vm, actor, &step, row.cpu);
                     Arc::new(row)
@@ -647,9 +647,16 @@ fn run_ns(pct: f64, busy: f64, step_ns: u64) -> u64 {
     (pct * busy * (step_ns as f64 / 100.0)) as u64
 }
 
+/// Sums of [`Machine`] that the work of actors adds to.
+struct Sums<'m> {
+    cpus: &'m mut [CpuRaw],
+    accesses: &'m mut BTreeMap<u32, [u64; 2]>,
+    dram: Option<&'m mut BTreeMap<NodeId, u64>>,
+}
+
 /// Adds the work of an actor to the CPUs that it was on, and its accesses.
 fn charge(
-    (cpus, accesses): (&mut [CpuRaw], &mut BTreeMap<u32, [u64; 2]>),
+    Sums { cpus, accesses, mut dram }: Sums<'_>,
     actor: &Actor,
     step: &Step,
     places: &Places,
@@ -663,11 +670,15 @@ fn charge(
             let here = u128::from(actor.switches) * u128::from(*ns) / u128::from(all.max(1));
             here as u64 / on.len().max(1) as u64
         });
+        let counted = actor.counted(*node, share, step.smt_busy, ghz);
+        if let Some(dram) = &mut dram {
+            let cpus = on.len() as u64;
+            count_accesses(dram, actor, *node, [counted.local * cpus, counted.remote * cpus]);
+        }
         for at in on {
             let cpu = &mut cpus[*at];
             cpu.busy_ns += share;
             cpu.switches += grown(switches, step.from_ns, step.to_ns);
-            let counted = actor.counted(*node, share, step.smt_busy, ghz);
             counted.add_to(&mut cpu.slots, host, step.all_roles);
             let [local, remote] = accesses.entry(cpu.id).or_default();
             (*local, *remote) = (*local + counted.local, *remote + counted.remote);
@@ -675,26 +686,15 @@ fn charge(
     }
 }
 
-/// Adds the memory accesses of an actor, as its CPUs count them, to the nodes that its memory is on.
-fn count_accesses(
-    accesses: &mut BTreeMap<NodeId, u64>,
-    actor: &Actor,
-    step: &Step,
-    places: &Places,
-    ghz: f64,
-) {
-    for (node, ns) in &step.run_ns {
-        let cpus = places.on(actor, *node).len() as u64;
-        let counted = actor.counted(*node, ns / cpus.max(1), step.smt_busy, ghz);
-        *accesses.entry(NodeId(*node)).or_default() += counted.local * cpus;
-        let others = || (0..).zip(&actor.memory).filter(|(other, parts)| other != node && **parts > 0);
-        let mut parts: u64 = others().map(|(_, parts)| u64::from(*parts)).sum();
-        let mut rest = counted.remote * cpus;
-        for (other, own) in others() {
-            let here = rest * u64::from(*own) / parts;
-            *accesses.entry(NodeId(other)).or_default() += here;
-            (rest, parts) = (rest - here, parts - u64::from(*own));
-        }
+/// Adds the accesses of an actor from CPUs of `node` to the nodes that its memory is on.
+fn count_accesses(dram: &mut BTreeMap<NodeId, u64>, actor: &Actor, node: u32, [local, mut remote]: [u64; 2]) {
+    *dram.entry(NodeId(node)).or_default() += local;
+    let others = || (0..).zip(&actor.memory).filter(|(other, parts)| *other != node && **parts > 0);
+    let mut parts: u64 = others().map(|(_, parts)| u64::from(*parts)).sum();
+    for (other, own) in others() {
+        let here = remote * u64::from(*own) / parts;
+        *dram.entry(NodeId(other)).or_default() += here;
+        (remote, parts) = (remote - here, parts - u64::from(*own));
     }
 }
 

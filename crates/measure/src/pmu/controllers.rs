@@ -41,7 +41,7 @@ pub struct ByteEvent {
 pub struct Controller {
     /// `uncore_imc_0`.
     pub name: String,
-    /// The CPUs to open it on: one for each socket that has it.
+    /// CPUs on which it is opened: one per socket that has this controller.
     pub cpus: Vec<CpuId>,
     pub read: Reading<ByteEvent>,
     pub write: Reading<ByteEvent>,

@@ -108,7 +108,7 @@ fn own_gbs(node: NodeId, snapshot: &Snapshot) -> Reading<f64> {
     hardware::bandwidth_gbs(&snapshot.host.topology, node, node).map(|measured| measured.value)
 }
 
-/// Bytes over those that the bandwidth `gbs` allows in the interval.
+/// The bytes moved as a share of what the bandwidth `gbs` allows in the interval.
 fn busy(
     traffic: &DramTraffic,
     bytes: &DramBytes,

@@ -14,6 +14,8 @@ pub struct Mount {
     /// Major and minor number.
     pub device: (u32, u32),
     pub at: PathBuf,
+    /// Type of the file system.
+    pub kind: String,
     /// A server has its files. False for the root file system, since the whole system depends on it.
     pub served: bool,
 }
@@ -29,19 +31,10 @@ pub fn mounts(mountinfo: &str) -> Vec<Mount> {
             device: (major.parse().ok()?, minor.parse().ok()?),
             served: at != "/" && TYPES.iter().any(|served| kind.starts_with(served)),
             at: at.into(),
+            kind: kind.to_owned(),
         })
     };
     mountinfo.lines().filter_map(mount).collect()
-}
-
-/// Where file systems of this type are mounted, of a `mountinfo`.
-pub fn places_of_type(mountinfo: &str, kind: &str) -> Vec<PathBuf> {
-    let at = |line: &str| {
-        let (front, back) = line.split_once(" - ")?;
-        let at = front.split(' ').nth(4)?;
-        (back.split(' ').next()? == kind).then(|| unescaped(at).into())
-    };
-    mountinfo.lines().filter_map(at).collect()
 }
 
 /// The mounts that this process sees.

@@ -59,6 +59,10 @@ const RECLAIM: [Named; 3] = [
 pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let (topology, id) = (&snapshot.host.topology, NodeId(node.raw.id));
     let Some(facts) = topology.node(id) else { return };
+    let inputs = &snapshot.inputs;
+    // Nothing where the machine counts none of them.
+    let unless =
+        |is_empty, named: &[Named]| if is_empty { String::new() } else { values(named, node, snapshot) };
     let lines = [
         ("CPUs", cpus(facts)),
         ("busy", busy(snapshot, facts, theme)),
@@ -74,9 +78,9 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("caches", caches(topology, facts)),
         ("no node", devices(snapshot, &topology.unplaced_devices)),
         ("offline", offline(topology)),
-        ("L3 B/s", monitored(node, snapshot)),
-        ("DRAM B/s", controllers(node, snapshot)),
-        ("tier", tier(node, snapshot)),
+        ("L3 B/s", unless(inputs.cache_use.is_empty(), &MONITORED)),
+        ("DRAM B/s", unless(inputs.node_dram.is_empty(), &DRAM)),
+        ("tier", unless(inputs.tier_pages.is_empty(), &TIER)),
         ("free", free(node, snapshot)),
         ("pages", format!("since boot: {}", values(&SINCE_BOOT, node, snapshot))),
     ];
@@ -105,21 +109,6 @@ fn values(named: &[Named], node: &Node, snapshot: &Snapshot) -> String {
         .collect();
     let words = words.join(", ");
     reason.map_or(words.clone(), |why| format!("{words}: {}", clean_str(&why.to_string())))
-}
-
-/// Nothing where nothing is monitored.
-fn monitored(node: &Node, snapshot: &Snapshot) -> String {
-    if snapshot.inputs.cache_use.is_empty() { String::new() } else { values(&MONITORED, node, snapshot) }
-}
-
-/// Nothing where no memory controller is counted.
-fn controllers(node: &Node, snapshot: &Snapshot) -> String {
-    if snapshot.inputs.node_dram.is_empty() { String::new() } else { values(&DRAM, node, snapshot) }
-}
-
-/// Nothing where all memory is of one tier.
-fn tier(node: &Node, snapshot: &Snapshot) -> String {
-    if snapshot.inputs.tier_pages.is_empty() { String::new() } else { values(&TIER, node, snapshot) }
 }
 
 /// `huge pages 128 free of 512`.

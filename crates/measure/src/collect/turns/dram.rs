@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::{Now, Part};
 use crate::host::isolation;
 use crate::model::event::Event;
+use crate::model::inputs::shared_with;
 use crate::model::sample::{Missing, Reading};
 use crate::model::topology::{Cpu, Topology};
 use crate::model::turns::{DramCount, DramTraffic};
@@ -31,8 +32,8 @@ type Open = Box<dyn FnMut(&[Event], CpuId) -> Reading<Read> + Send>;
 pub(super) struct Dram {
     open: Open,
     units: Option<Vec<Unit>>,
-    nodes: BTreeMap<NodeId, Sums>,
-    sockets: BTreeMap<u32, Sums>,
+    nodes: BTreeMap<NodeId, DramTraffic>,
+    sockets: BTreeMap<u32, DramTraffic>,
 }
 
 /// A controller on one socket.
@@ -57,22 +58,10 @@ struct Place {
 }
 
 /// Reads and writes.
-#[derive(Clone, Default)]
 struct Sides<T> {
     read: T,
     write: T,
 }
-
-/// Bytes and losses since the start, of one direction.
-#[derive(Clone, Default)]
-struct Sum {
-    bytes: u64,
-    losses: u64,
-    /// Why the bytes since the last reading are unknown.
-    why: Option<Missing>,
-}
-
-type Sums = Sides<Sum>;
 
 /// The bytes that a reading adds, or why they are unknown, with true where bytes were lost.
 type Step = Result<u64, (Missing, bool)>;
@@ -94,8 +83,8 @@ impl Part for Dram {
             self.look(now.root, &now.host.topology, &now.host.quiet_cpus())?;
         }
         self.add();
-        now.inputs.node_dram = Arc::new(traffic(&self.nodes));
-        now.inputs.socket_dram = Arc::new(traffic(&self.sockets));
+        now.inputs.node_dram = Arc::new(shared_with(&now.inputs.node_dram, self.nodes.clone()));
+        now.inputs.socket_dram = Arc::new(shared_with(&now.inputs.socket_dram, self.sockets.clone()));
         Ok(())
     }
 
@@ -185,7 +174,7 @@ impl Dram {
             let step = unit.step();
             unit.begin_again_in_time(&mut self.open);
             if let Some(sums) = unit.at.socket.and_then(|socket| self.sockets.get_mut(&socket)) {
-                sums.add(&step);
+                add(sums, &step);
             }
             let whole = unit.at.nodes.len() > 1;
             let why = || {
@@ -194,7 +183,7 @@ impl Dram {
             };
             let step = if whole { Sides { read: why(), write: why() } } else { step };
             for node in &unit.at.nodes {
-                self.nodes.entry(*node).or_default().add(&step);
+                add(self.nodes.entry(*node).or_default(), &step);
             }
         }
     }
@@ -255,36 +244,20 @@ impl Unit {
     }
 }
 
-impl Sides<Sum> {
-    fn add(&mut self, step: &Sides<Step>) {
-        self.read.add(&step.read);
-        self.write.add(&step.write);
-    }
-}
-
-impl Sum {
-    fn add(&mut self, step: &Step) {
-        match step {
-            Ok(bytes) => self.bytes = self.bytes.saturating_add(*bytes),
-            Err((why, is_lost)) => {
-                self.losses = self.losses.saturating_add((*is_lost).into());
-                self.why.get_or_insert_with(|| why.clone());
-            }
+fn add(sums: &mut DramTraffic, step: &Sides<Step>) {
+    let add = |sum: &mut DramCount, step: &Step| match step {
+        Ok(bytes) => sum.bytes = sum.bytes.saturating_add(*bytes),
+        Err((why, is_lost)) => {
+            sum.losses = sum.losses.saturating_add((*is_lost).into());
+            sum.why.get_or_insert_with(|| why.clone());
         }
-    }
-
-    fn count(&self) -> DramCount {
-        DramCount { bytes: self.bytes, losses: self.losses, why: self.why.clone() }
-    }
-}
-
-fn traffic<K: Ord + Copy>(sums: &BTreeMap<K, Sums>) -> BTreeMap<K, Arc<DramTraffic>> {
-    let of = |sums: &Sums| DramTraffic { read: sums.read.count(), write: sums.write.count() };
-    sums.iter().map(|(key, sums)| (*key, Arc::new(of(sums)))).collect()
+    };
+    add(&mut sums.read, &step.read);
+    add(&mut sums.write, &step.write);
 }
 
 /// Drops sums of places that have gone, and begins those of new ones.
-fn keep<K: Ord + Copy>(sums: &mut BTreeMap<K, Sums>, places: &BTreeSet<K>) {
+fn keep<K: Ord + Copy>(sums: &mut BTreeMap<K, DramTraffic>, places: &BTreeSet<K>) {
     sums.retain(|place, _| places.contains(place));
     places.iter().for_each(|place| _ = sums.entry(*place).or_default());
 }

@@ -107,7 +107,7 @@ impl Part for Monitors {
 }
 
 impl Monitors {
-    /// Reads as many parts as the limit allows, and goes on there with the next sample.
+    /// Reads as many parts as the limit allows. The next sample continues after the last of them.
     fn follow(&mut self, mono_ns: u64) {
         let later = self.parts.keys().filter(|key| self.after.as_ref().is_none_or(|after| *key > after));
         let first = self.parts.keys().filter(|key| self.after.as_ref().is_some_and(|after| *key <= after));
@@ -164,15 +164,12 @@ impl Place {
                 let why = || Missing::Unsupported("CPUs report conflicting ids of L3 caches".into());
                 domains.insert(id, agree.then_some(first).ok_or_else(why));
             }
-            if llc.cpus.iter().all(|cpu| quiet.contains(cpu)) {
-                spared.insert((first, None));
-            }
-            let nodes: BTreeSet<NodeId> = llc.cpus.iter().filter_map(|cpu| host.node_of(cpu.0)).collect();
-            let is_quiet = |node: &NodeId| {
-                let mut here = llc.cpus.iter().filter(|cpu| host.node_of(cpu.0) == Some(*node));
+            let nodes = llc.cpus.iter().filter_map(|cpu| host.node_of(cpu.0)).map(Some);
+            let is_quiet = |node: &Option<NodeId>| {
+                let mut here = llc.cpus.iter().filter(|cpu| node.is_none() || host.node_of(cpu.0) == *node);
                 here.all(|cpu| quiet.contains(cpu))
             };
-            spared.extend(nodes.into_iter().filter(is_quiet).map(|node| (first, Some(node))));
+            spared.extend(nodes.chain([None]).filter(is_quiet).map(|node| (first, node)));
         }
         Ok(Place { mount, domains, spared })
     }
@@ -205,7 +202,8 @@ impl Place {
 /// There is none, or it has no monitors.
 pub fn usable(root: &Path) -> Result<PathBuf, Missing> {
     let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let mounts = served::places_of_type(&mounts, "resctrl");
+    let mounts = served::mounts(&mounts).into_iter().filter(|mount| mount.kind == "resctrl");
+    let mounts: Vec<PathBuf> = mounts.map(|mount| mount.at).collect();
     let below = mounts.iter().find(|mount| mount.starts_with(root)).cloned();
     let mount = below.or_else(|| mounts.first().map(|at| root.join(at.strip_prefix("/").unwrap_or(at))));
     let mount = mount.ok_or_else(|| Missing::NotCollected("no resctrl file system is mounted".into()))?;
@@ -450,7 +448,7 @@ mod tests {
         for second in 5..8 {
             assert_eq!(at(second)[1], "a full interval is needed");
         }
-        // 400 bytes of 140 groups in 4 s each, of 120 groups in 3 s; 40 groups were read again, and had no more.
+        // 140 groups counted 400 bytes in 4 s, and 120 groups in 3 s. 40 groups were read a second time and had counted nothing.
         assert_eq!(at(8)[1..], ["29960", "29960"]);
     }
 
