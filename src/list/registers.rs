@@ -163,11 +163,11 @@ pub fn metrics(width: usize) -> String {
         out += &metric_line(metric.id, metric.help, width);
     }
     out += "\nContainers (--by-container with --columns and --sort; in JSON)\n";
-    let (summed, own): (Vec<_>, Vec<_>) = CONTAINER_METRICS.iter().partition(|metric| is_of_tasks(metric));
-    for metric in own {
+    for metric in CONTAINER_METRICS.iter().filter(|metric| !is_of_tasks(metric)) {
         out += &metric_line(metric.id, metric.help, width);
     }
-    let ids: Vec<&str> = summed.iter().map(|metric| metric.id).collect();
+    let summed = CONTAINER_METRICS.iter().filter(|metric| is_of_tasks(metric));
+    let ids: Vec<&str> = summed.map(|metric| metric.id).collect();
     out += &metric_line("and the same metrics as for tasks:", &ids.join(", "), width);
     out += "\nNodes (in JSON)\n";
     for metric in NODE_METRICS {

@@ -219,6 +219,15 @@ pub struct Metric<R: 'static> {
     pub traits: Traits,
 }
 
+// Not derived: that would ask it of `R`, too.
+impl<R> Clone for Metric<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R> Copy for Metric<R> {}
+
 /// Properties that only some metrics have.
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {

@@ -13,11 +13,11 @@ mod uses;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use libbpf_rs::skel::Skel;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, Object, Program};
 
 use self::page_allocs::PageBudget;
@@ -25,6 +25,7 @@ use super::maps::RecordLayout;
 use super::object;
 use super::placement::objects::{Drawn, Wanted};
 use super::sched::{SchedProbe, SharedMaps};
+use super::skel;
 use crate::host::btf::Feature;
 use crate::host::types::Types;
 use crate::model::facility::Facility;
@@ -38,7 +39,7 @@ pub static PROBES: [&Probe; 11] = [
     &page_allocs::PROBE,
     &balancing::PAGE_MIGRATIONS,
     &balancing::MISPLACED_PAGES,
-    &balancing::TASK_MOVES,
+    &TASK_MOVES,
     &balancing::HINT_FAULTS,
     &balancing::NUMAB_TIME,
     &policies::PROBE,
@@ -46,6 +47,27 @@ pub static PROBES: [&Probe; 11] = [
     &sockets::PROBE,
     &accelerators::PROBE,
 ];
+
+/// A probe whose programs only count in the records of tasks: `$object.bpf.c`.
+macro_rules! counting {
+    ($object:ident, $builder:ident, $name:literal, $facility:ident, $features:expr) => {
+        Probe {
+            features: $features,
+            ..Probe::new($name, Facility::$facility, |shared| {
+                start_counting(stringify!($object), skel::$object::$builder::default(), shared)
+            })
+        }
+    };
+}
+
+/// Tasks that NUMA balancing moves, swaps with another, or leaves where they are.
+static TASK_MOVES: Probe = counting!(
+    task_moves,
+    TaskMovesSkelBuilder,
+    "tasks moved by NUMA balancing",
+    SentTasks,
+    &[Feature::MoveNuma, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage]
+);
 
 /// One BPF object, and its purpose.
 pub struct Probe {
@@ -236,6 +258,18 @@ impl<S: Skel<'static>> Running for Attached<S> {
     fn words(&self) -> String {
         self.words.clone()
     }
+}
+
+fn start_counting<B>(name: &str, builder: B, shared: &Shared<'_>) -> Result<Box<dyn Running>>
+where
+    B: SkelBuilder<'static>,
+    B::Output: OpenSkel<'static, Output: Skel<'static> + 'static>,
+{
+    let mut open = object::open(name, builder)?;
+    let records = open.open_object_mut().maps_mut().find(|map| map.name() == "task_recs");
+    let mut records = records.with_context(|| format!("{name}.bpf.o has no map task_recs"))?;
+    records.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    Ok(Box::new(Attached::all(object::load(name, open)?, "loaded and attached")?))
 }
 
 /// The probes that run, and why others do not.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::over::{Better, Over};
+use super::task::SUMMED;
 use super::{
-    Group, Metric, Order, Several, Traits, Unit, Value, accelerators, balancing, disks, efficiency, identity,
-    interrupts, no, pages, placement, places, pressure, sockets, task, tiers,
+    Group, Metric, Order, Several, Traits, Unit, Value, accelerators, disks, identity, interrupts, no,
+    placement, pressure, sockets, tiers,
 };
 use crate::model::facility::Facility;
 use crate::model::group;
@@ -46,6 +47,7 @@ macro_rules! summed {
         }
     };
 }
+pub(super) use summed;
 
 const fn own(
     id: &'static str,
@@ -69,42 +71,17 @@ pub const CGROUP: Metric<Container> = own(
     |row, snapshot| identity::cgroup_path_of(row.id, snapshot),
 );
 
-/// All metrics of a container, in the order in which help and JSON list them.
-pub static CONTAINER_METRICS: &[Metric<Container>] = &[
-    CONTAINER,
-    KIND,
-    ENGINE,
-    CONTAINER_ID,
-    USER,
-    POD,
-    NAMESPACE,
-    PARENT,
-    CGROUP,
-    CGROUP_ID,
-    PROCESSES,
-    summed!(identity::THREADS),
-    summed!(task::CPU_NS),
-    summed!(task::CPU_PCT),
-    summed!(task::HOME_NODE),
-    summed!(task::RUN_PCT_BY_NODE),
-    summed!(places::HOME_LLC),
-    summed!(places::RUN_PCT_BY_LLC),
-    summed!(places::HOME_SOCKET),
-    summed!(places::RUN_PCT_BY_SOCKET),
-    summed!(task::SWITCHES_PER_S),
-    summed!(task::INVOLUNTARY_PER_S),
-    summed!(task::RUNQ_WAIT_PCT),
-    summed!(task::RUNQ_WAIT_US),
-    summed!(task::CPU_MIGRATIONS_PER_S),
-    summed!(task::LLC_MIGRATIONS_PER_S),
-    summed!(task::NODE_MIGRATIONS_PER_S),
-    summed!(balancing::HINT_FAULTS),
-    summed!(balancing::HINT_REMOTE_PCT),
-    summed!(balancing::BALANCING_PCT),
-    summed!(balancing::NUMA_MOVES),
-    summed!(balancing::NUMA_SWAPS),
-    summed!(balancing::NUMA_STUCK),
-    summed!(task::SMT_BUSY_PCT),
+/// All metrics of a container, in the order in which help and JSON list them: by group, and in a group those of its tasks before
+/// other ones of its own.
+pub static CONTAINER_METRICS: &[Metric<Container>] =
+    &by_group::<{ NAMES.len() + SUMMED.len() + OWN.len() }>([NAMES, SUMMED, OWN]);
+
+/// Its names and kind.
+const NAMES: &[Metric<Container>] =
+    &[CONTAINER, KIND, ENGINE, CONTAINER_ID, USER, POD, NAMESPACE, PARENT, CGROUP, CGROUP_ID, PROCESSES];
+
+/// Metrics that are not sums over its tasks. The table of tasks marks the others.
+const OWN: &[Metric<Container>] = &[
     interrupts::CONTAINER_IRQ_PCT,
     CPU_QUOTA_PCT,
     THROTTLED_PCT,
@@ -126,26 +103,6 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     CPUS_ALLOWED,
     NODES_ALLOWED,
     SMT_SHARED_CPUS,
-    summed!(task::CYCLES_TOTAL),
-    summed!(task::INSTRUCTIONS_TOTAL),
-    summed!(task::IPC),
-    summed!(task::CPI),
-    summed!(efficiency::IPC_SMT_IDLE),
-    summed!(efficiency::IPC_SMT_BUSY),
-    summed!(task::IPC_BY_NODE),
-    summed!(task::GHZ),
-    summed!(task::STALL_FRONTEND_PCT),
-    summed!(task::STALL_BACKEND_PCT),
-    summed!(task::LLC_MPKI),
-    summed!(task::DTLB_MPKI),
-    summed!(task::ITLB_MPKI),
-    summed!(task::BRANCH_MPKI),
-    summed!(task::LMA_PER_S),
-    summed!(task::RMA_PER_S),
-    summed!(task::RMA_LMA),
-    summed!(task::LPI),
-    summed!(task::RPI),
-    summed!(task::COUNTERS_RUNNING_PCT),
     MEM_BYTES,
     MEM_BYTES_BY_NODE,
     CACHE_BYTES_BY_NODE,
@@ -161,17 +118,30 @@ pub static CONTAINER_METRICS: &[Metric<Container>] = &[
     RSS_BYTES,
     pressure::MEMORY_SOME,
     pressure::MEMORY_FULL,
-    summed!(task::MINOR_FAULTS_PER_S),
-    summed!(task::MAJOR_FAULTS_PER_S),
-    summed!(pages::ALLOC_PCT_BY_NODE),
-    summed!(pages::CROSS_NODE_FAULTS),
-    summed!(pages::CROSS_NODE_FAULT_PCT),
-    summed!(pages::PAGES_MIGRATED),
-    summed!(pages::PAGES_MIGRATE_FAILED),
-    summed!(pages::BALANCING),
-    summed!(pages::ASKED),
-    summed!(pages::OTHER),
 ];
+
+const fn by_group<const N: usize>(lists: [&[Metric<Container>]; 3]) -> [Metric<Container>; N] {
+    const GROUPS: [Group; 5] = [Identity, Running, Group::Efficiency, Memory, Group::Node];
+    let mut all = [CONTAINER; N];
+    let (mut filled, mut group) = (0, 0);
+    while group < GROUPS.len() {
+        let mut list = 0;
+        while list < lists.len() {
+            let mut at = 0;
+            while at < lists[list].len() {
+                if lists[list][at].group as u8 == GROUPS[group] as u8 {
+                    all[filled] = lists[list][at];
+                    filled += 1;
+                }
+                at += 1;
+            }
+            list += 1;
+        }
+        group += 1;
+    }
+    assert!(filled == N, "each metric is of one of the groups");
+    all
+}
 
 // Trees of cgroups are deep: their names are indented.
 pub const CONTAINER: Metric<Container> = own(

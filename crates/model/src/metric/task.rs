@@ -1,5 +1,6 @@
 //! The metrics of a task: thread, process, or anything that is a sum of them.
 
+use super::container::summed;
 use super::over::{self, Better, Over, Quotient};
 use super::{
     Group, Metric, Order, Several, Stands, Traits, Unit, Value, accelerators, access, allowed, balancing,
@@ -8,7 +9,7 @@ use super::{
 use crate::model::counters::Counter;
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
-use crate::snapshot::Task;
+use crate::snapshot::{Container, Snapshot, Task};
 use Group::{Memory, Running};
 use Order::{Ascending, Descending};
 
@@ -18,8 +19,19 @@ pub use super::efficiency::{
     LLC_MPKI, LMA_PER_S, LPI, RMA_LMA, RMA_PER_S, RPI, STALL_BACKEND_PCT, STALL_FRONTEND_PCT,
 };
 
-/// All metrics of a task, in the order in which help and JSON list them.
-pub static TASK_METRICS: &[Metric<Task>] = &[
+/// Makes the table of tasks, and the one of those metrics that containers have as sums over their tasks: lines with
+/// `=> summed`.
+macro_rules! metrics {
+    ($($metric:path $(=> $summed:ident)?),* $(,)?) => {
+        /// All metrics of a task, in the order in which help and JSON list them.
+        pub static TASK_METRICS: &[Metric<Task>] = &[$($metric),*];
+
+        /// Task metrics that containers have, too.
+        pub(super) const SUMMED: &[Metric<Container>] = &[$($($summed!($metric),)?)*];
+    };
+}
+
+metrics! {
     identity::PID,
     identity::TID,
     identity::PPID,
@@ -27,62 +39,62 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     identity::STATE,
     identity::POLICY,
     identity::NICE,
-    identity::THREADS,
+    identity::THREADS => summed,
     identity::START_NS,
     identity::CGROUP,
     identity::CONTAINER,
     identity::POD,
     identity::COMM,
     identity::CMDLINE,
-    CPU_NS,
-    CPU_PCT,
+    CPU_NS => summed,
+    CPU_PCT => summed,
     CPU,
     identity::CPUS_ALLOWED,
     allowed::NODES_ALLOWED,
-    HOME_NODE,
-    RUN_PCT_BY_NODE,
-    places::HOME_LLC,
-    places::RUN_PCT_BY_LLC,
-    places::HOME_SOCKET,
-    places::RUN_PCT_BY_SOCKET,
-    SWITCHES_PER_S,
-    INVOLUNTARY_PER_S,
-    RUNQ_WAIT_PCT,
-    RUNQ_WAIT_US,
+    HOME_NODE => summed,
+    RUN_PCT_BY_NODE => summed,
+    places::HOME_LLC => summed,
+    places::RUN_PCT_BY_LLC => summed,
+    places::HOME_SOCKET => summed,
+    places::RUN_PCT_BY_SOCKET => summed,
+    SWITCHES_PER_S => summed,
+    INVOLUNTARY_PER_S => summed,
+    RUNQ_WAIT_PCT => summed,
+    RUNQ_WAIT_US => summed,
     interrupts::RUNQ_WAIT_THROTTLED_PCT,
     interrupts::RUNQ_WAIT_BOUND_PCT,
     interrupts::RUNQ_WAIT_IDLE_ELSEWHERE_PCT,
-    CPU_MIGRATIONS_PER_S,
-    LLC_MIGRATIONS_PER_S,
-    NODE_MIGRATIONS_PER_S,
-    SMT_BUSY_PCT,
+    CPU_MIGRATIONS_PER_S => summed,
+    LLC_MIGRATIONS_PER_S => summed,
+    NODE_MIGRATIONS_PER_S => summed,
+    SMT_BUSY_PCT => summed,
     interrupts::IRQ_PCT,
-    CYCLES_TOTAL,
-    INSTRUCTIONS_TOTAL,
-    IPC,
-    CPI,
-    GHZ,
-    IPC_BY_NODE,
-    efficiency::IPC_SMT_IDLE,
-    efficiency::IPC_SMT_BUSY,
-    STALL_FRONTEND_PCT,
-    STALL_BACKEND_PCT,
-    LLC_MPKI,
-    DTLB_MPKI,
-    ITLB_MPKI,
-    BRANCH_MPKI,
+    CYCLES_TOTAL => summed,
+    INSTRUCTIONS_TOTAL => summed,
+    IPC => summed,
+    CPI => summed,
+    GHZ => summed,
+    IPC_BY_NODE => summed,
+    efficiency::IPC_SMT_IDLE => summed,
+    efficiency::IPC_SMT_BUSY => summed,
+    STALL_FRONTEND_PCT => summed,
+    STALL_BACKEND_PCT => summed,
+    LLC_MPKI => summed,
+    DTLB_MPKI => summed,
+    ITLB_MPKI => summed,
+    BRANCH_MPKI => summed,
     L1D_MISS_PCT,
     L1I_MISS_PCT,
     LLC_MISS_PCT,
     DTLB_MISS_PCT,
     ITLB_MISS_PCT,
     BRANCH_MISS_PCT,
-    LMA_PER_S,
-    RMA_PER_S,
-    RMA_LMA,
-    LPI,
-    RPI,
-    COUNTERS_RUNNING_PCT,
+    LMA_PER_S => summed,
+    RMA_PER_S => summed,
+    RMA_LMA => summed,
+    LPI => summed,
+    RPI => summed,
+    COUNTERS_RUNNING_PCT => summed,
     RSS_BYTES,
     resident::ANON,
     resident::FILE,
@@ -104,16 +116,16 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     placement::REMOTE_LOW_PCT,
     placement::REMOTE_HIGH_PCT,
     placement::REMOTE_BEST_PCT,
-    MINOR_FAULTS_PER_S,
-    MAJOR_FAULTS_PER_S,
-    pages::ALLOC_PCT_BY_NODE,
-    pages::CROSS_NODE_FAULTS,
-    pages::CROSS_NODE_FAULT_PCT,
-    pages::PAGES_MIGRATED,
-    pages::PAGES_MIGRATE_FAILED,
-    pages::BALANCING,
-    pages::ASKED,
-    pages::OTHER,
+    MINOR_FAULTS_PER_S => summed,
+    MAJOR_FAULTS_PER_S => summed,
+    pages::ALLOC_PCT_BY_NODE => summed,
+    pages::CROSS_NODE_FAULTS => summed,
+    pages::CROSS_NODE_FAULT_PCT => summed,
+    pages::PAGES_MIGRATED => summed,
+    pages::PAGES_MIGRATE_FAILED => summed,
+    pages::BALANCING => summed,
+    pages::ASKED => summed,
+    pages::OTHER => summed,
     tiers::TASK_PROMOTED,
     disks::PROCESS_BYTES_PER_S,
     disks::PROCESS_REQUESTS_PER_S,
@@ -128,12 +140,12 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     PREFERRED_NODE,
     SCAN_PERIOD_MS,
     balancing::NUMA_GROUP,
-    balancing::NUMA_MOVES,
-    balancing::NUMA_SWAPS,
-    balancing::NUMA_STUCK,
-    balancing::HINT_FAULTS,
-    balancing::HINT_REMOTE_PCT,
-    balancing::BALANCING_PCT,
+    balancing::NUMA_MOVES => summed,
+    balancing::NUMA_SWAPS => summed,
+    balancing::NUMA_STUCK => summed,
+    balancing::HINT_FAULTS => summed,
+    balancing::HINT_REMOTE_PCT => summed,
+    balancing::BALANCING_PCT => summed,
     access::MEM_TIME_PCT,
     access::MEM_TIME_REMOTE_PCT,
     access::MEM_TIME_ERROR_POINTS,
@@ -143,7 +155,7 @@ pub static TASK_METRICS: &[Metric<Task>] = &[
     access::DRAM_REMOTE_PCT,
     access::LOAD_LATENCY_NS_LOCAL,
     access::LOAD_LATENCY_NS_REMOTE,
-];
+}
 
 pub const CPU_NS: Metric<Task> = Metric {
     id: "cpu_ns",

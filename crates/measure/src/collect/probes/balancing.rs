@@ -1,6 +1,5 @@
-//! NUMA balancing: hinting faults (`hint_faults.bpf.c`), tasks that it moves, swaps with another, or leaves where they are
-//! (`task_moves.bpf.c`), moved pages by task and reason (`page_migrations.bpf.c`), the nodes between which it sets out to move pages
-//! (`misplaced_pages.bpf.c`), and the time that it takes from tasks (`numab_time.bpf.c`).
+//! NUMA balancing: hinting faults (`hint_faults.bpf.c`), moved pages by task and reason (`page_migrations.bpf.c`), the nodes between
+//! which it sets out to move pages (`misplaced_pages.bpf.c`), and the time that it takes from tasks (`numab_time.bpf.c`).
 
 use std::os::fd::AsFd;
 
@@ -16,7 +15,6 @@ use crate::collect::skel::hint_faults::{HintFaultsSkel, HintFaultsSkelBuilder};
 use crate::collect::skel::misplaced_pages::{MisplacedPagesSkel, MisplacedPagesSkelBuilder};
 use crate::collect::skel::numab_time::{NumabTimeSkel, NumabTimeSkelBuilder};
 use crate::collect::skel::page_migrations::{PageMigrationsSkel, PageMigrationsSkelBuilder};
-use crate::collect::skel::task_moves::TaskMovesSkelBuilder;
 use crate::host::btf::Feature;
 use crate::host::page_nodes::PageFacts;
 use crate::model::facility::Facility;
@@ -73,18 +71,6 @@ impl Running for HintProbe {
         readings.hints = self.by_cpu().map_err(|error| Missing::Lost(format!("{error:#}")))?;
         Ok(())
     }
-}
-
-pub(super) static TASK_MOVES: Probe = Probe {
-    features: &[Feature::MoveNuma, Feature::TaskStorage, Feature::CurrentTask, Feature::TracingStorage],
-    ..Probe::new("tasks moved by NUMA balancing", Facility::SentTasks, start_task_moves)
-};
-
-fn start_task_moves(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
-    let mut open = object::open("task_moves", TaskMovesSkelBuilder::default())?;
-    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
-    let skel = object::load("task_moves", open)?;
-    Ok(Box::new(Attached::all(skel, "loaded, attached to task moves, swaps and failed attempts")?))
 }
 
 pub(super) static PAGE_MIGRATIONS: Probe = Probe {
