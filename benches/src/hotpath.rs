@@ -1,17 +1,14 @@
 //! The cost of a context switch while a tool watches: ns in its BPF programs, and wall-clock time.
 
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject};
 
 use crate::Plan;
-use crate::empty::{EmptySkel, EmptySkelBuilder};
+use crate::empty::{AtSwitch, Does};
 use crate::numbers::{Spread, median};
 use crate::process::{Process, children_cpu_time, pinned};
 use crate::progs::{self, PerSwitch, RunTime};
@@ -31,6 +28,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watcher {
     Empty,
+    /// A program that does only a part of what ours does.
+    Part(&'static str, Does),
     /// numatop-ng with a list of events; of everything, or of a process that is not the load.
     Ours(&'static str, &'static str),
     OutOfScope(&'static str, &'static str),
@@ -47,7 +46,7 @@ pub enum Watcher {
 /// Two counters that every machine has.
 pub const TWO: &str = "cpu-clock,page-faults";
 
-const WATCHERS: [Watcher; 13] = [
+const WATCHERS: [Watcher; 15] = [
     Watcher::Empty,
     Watcher::Ours("numatop-ng, no counters", ""),
     Watcher::Ours("numatop-ng, 2 counters", TWO),
@@ -60,6 +59,8 @@ const WATCHERS: [Watcher; 13] = [
     Watcher::Peer("runqslower"),
     Watcher::Peer("cpudist"),
     Watcher::Peer("runqlat"),
+    Watcher::Part("only the record of the task", Does::FindRecord),
+    Watcher::Part("only that and 2 counters", Does::ReadCounters),
     Watcher::PerfMachine("perf stat -a, 2 counters", TWO),
     Watcher::PerfTask(PERF_STAT, TWO),
     Watcher::Run("numatop-ng run of the load, no counters", ""),
@@ -71,10 +72,8 @@ const RUN: &str = "numatop-ng run of the load, 2 counters";
 
 /// A watcher at work. It is detached when this goes away.
 enum Watching {
-    // The link goes before the program it belongs to; the program is what we find the counts by.
-    Empty {
-        _link: Link,
-        _skel: Box<EmptySkel<'static>>,
+    Own {
+        _program: AtSwitch,
     },
     Program(Process),
     /// perf, which counts without a program, or a tool that runs the load itself.
@@ -85,7 +84,8 @@ impl Watcher {
     pub fn name(self) -> &'static str {
         match self {
             Watcher::Empty => "empty program",
-            Watcher::Ours(name, _)
+            Watcher::Part(name, _)
+            | Watcher::Ours(name, _)
             | Watcher::OutOfScope(name, _)
             | Watcher::Peer(name)
             | Watcher::PerfMachine(name, _)
@@ -119,7 +119,8 @@ impl Watcher {
     /// `delay`: seconds between two refreshes of numatop-ng. `scope`: flags that say what it watches.
     fn start(self, plan: &Plan, delay: &str, scope: &[&str]) -> Result<Watching> {
         let mut command = match self {
-            Watcher::Empty => return empty(),
+            Watcher::Empty => return Ok(Watching::Own { _program: AtSwitch::attach(Does::Nothing)? }),
+            Watcher::Part(_, does) => return Ok(Watching::Own { _program: AtSwitch::attach(does)? }),
             Watcher::Peer(tool) => pinned(beside(), tool),
             Watcher::Ours(_, events) | Watcher::OutOfScope(_, events) => {
                 let mut command = pinned(beside(), &plan.binary.to_string_lossy());
@@ -161,19 +162,11 @@ impl Watcher {
 impl Watching {
     fn pid(&self) -> u32 {
         match self {
-            Watching::Empty { .. } => std::process::id(),
+            Watching::Own { .. } => std::process::id(),
             Watching::Program(process) => process.pid(),
             Watching::Beside(process) => process.as_ref().map_or(0, Process::pid),
         }
     }
-}
-
-fn empty() -> Result<Watching> {
-    // A few bytes for each round: the skeleton borrows its object for as long as it lives.
-    let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let skel = EmptySkelBuilder::default().open(object)?.load().context("loading the empty program")?;
-    let link = skel.progs.sched_switch_empty.attach().context("attaching the empty program")?;
-    Ok(Watching::Empty { _link: link, _skel: Box::new(skel) })
 }
 
 /// A CPU other than the load's, if the machine has one.

@@ -160,11 +160,18 @@ pub fn stream(command: &mut Command, begins: fn(&str) -> bool, warm_up: usize, c
 /// # Errors
 /// As [`stream`].
 pub fn on_screen(screen: &mut Screen, warm_up: usize, count: usize) -> Result<Cost> {
-    screen.wait_for(|text| text.contains("PID"), PATIENCE)?;
+    // Heads of tables may come before the first sample.
+    screen.wait_for(has_rows, PATIENCE)?;
     screen.refreshes(warm_up, PATIENCE)?;
     let (cpu, _) = screen.refreshes(count, PATIENCE)?;
     let (rss, peak) = resident(screen.pid())?;
     Ok(Cost { cpu_ms: cpu.as_secs_f64() * 1e3, rss: rss as f64, peak: peak as f64 })
+}
+
+/// Whether a screen lists tasks: rows that begin with an id.
+fn has_rows(text: &str) -> bool {
+    let is_row = |line: &&str| line.split_whitespace().next().is_some_and(|word| word.parse::<u32>().is_ok());
+    text.contains("PID") && text.lines().filter(is_row).count() >= 10
 }
 
 /// # Errors

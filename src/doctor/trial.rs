@@ -6,7 +6,6 @@ use std::slice::from_ref;
 
 use anyhow::{Context, Error, Result};
 
-use crate::access::sample::Attribution;
 use crate::collect::access::spe::SpeProbe;
 use crate::collect::access::{self, AccessProbe};
 use crate::collect::check::HostCheck;
@@ -131,17 +130,8 @@ fn memory_use(store: &OwnedFd) -> Result<((), String)> {
     if !verdict.is_checked {
         return Err(Error::msg(access::self_check::OVERRULED));
     }
-    let place = match verdict.attribution {
-        Attribution::Behind => "behind",
-        Attribution::At => "on",
-    };
-    Ok((
-        (),
-        format!(
-            "access sampling works ({:.0} % of {} clock samples are {place} the slow instruction)",
-            verdict.pct, verdict.samples
-        ),
-    ))
+    let words = format!("access sampling works ({:.0} % of {} clock samples)", verdict.pct, verdict.samples);
+    Ok(((), words))
 }
 
 /// Whether an event of a PMU can be sampled that has the addresses of accesses.

@@ -105,13 +105,34 @@ fn unknown<R>(flag: &'static str, have: &str, metrics: &[Metric<R>], typed: &str
         Some((last, others)) => format!(", did you mean {} or {last}?", others.join(", ")),
     };
     let typed = crate::text::clean_str(typed);
-    bad(flag, format!("{have} no metric '{typed}'{hint} (numatop-ng list metrics lists all)"))
+    bad(flag, format!("{have} no metric '{typed}'{hint} (all metrics: numatop-ng list metrics)"))
 }
 
+/// Words of top, htop, ps and pidstat, and ids of the metrics that mean the same.
+const ELSEWHERE: [(&str, &[&str]); 14] = [
+    ("mem", &["rss_bytes", "mem_bytes", "mem_pct_by_node"]),
+    ("%mem", &["rss_bytes", "mem_bytes", "mem_pct_by_node"]),
+    ("ram", &["rss_bytes", "mem_bytes", "mem_pct_by_node"]),
+    ("res", &["rss_bytes", "mem_pct_by_node"]),
+    ("shr", &["rss_shmem_bytes"]),
+    ("time+", &["cpu_ns"]),
+    ("io", &["disk_bytes_per_s", "disk_requests_per_s"]),
+    ("disk", &["disk_bytes_per_s", "disk_requests_per_s"]),
+    ("net", &["net_recv_bytes_per_s", "net_sent_bytes_per_s"]),
+    ("gpu", &["accelerators", "accelerator_far_pct"]),
+    ("ni", &["nice"]),
+    ("s", &["state"]),
+    ("psr", &["cpu"]),
+    ("args", &["cmdline"]),
+];
+
 /// The distance of a metric from the typed word, 0 the nearest; `None` if they share no word of three
-/// letters.
+/// letters, and no other tool has that word for it.
 fn unlike<R>(metric: &Metric<R>, typed: &str) -> Option<u8> {
     let typed = typed.to_lowercase();
+    if ELSEWHERE.iter().any(|(word, ids)| *word == typed && ids.contains(&metric.id)) {
+        return Some(0);
+    }
     let words = |text: &str| -> Vec<String> {
         let parts = text.split(|c: char| !c.is_ascii_alphanumeric());
         parts.filter(|word| word.len() >= 3).map(str::to_owned).collect()
@@ -120,9 +141,9 @@ fn unlike<R>(metric: &Metric<R>, typed: &str) -> Option<u8> {
     let begins =
         |part: &String, word: &String| part.starts_with(word.as_str()) || word.starts_with(part.as_str());
     match () {
-        () if metric.id.starts_with(&typed) || metric.title.to_lowercase().starts_with(&typed) => Some(0),
-        () if known.first().zip(wanted.first()).is_some_and(|(part, word)| begins(part, word)) => Some(1),
-        () => wanted.iter().any(|word| known.iter().any(|part| begins(part, word))).then_some(2),
+        () if metric.id.starts_with(&typed) || metric.title.to_lowercase().starts_with(&typed) => Some(1),
+        () if known.first().zip(wanted.first()).is_some_and(|(part, word)| begins(part, word)) => Some(2),
+        () => wanted.iter().any(|word| known.iter().any(|part| begins(part, word))).then_some(3),
     }
 }
 
@@ -249,7 +270,7 @@ mod tests {
     #[test]
     fn at_most_three_names_are_suggested() {
         let error = metric("--sort", "mem").err().unwrap().to_string();
-        assert!(error.contains("did you mean mem") && error.matches("mem_").count() <= SUGGESTED, "{error}");
+        assert!(error.contains("did you mean rss_bytes, mem_pct_by_node or mempolicy?"), "{error}");
         assert!(!metric("--sort", "zzz").err().unwrap().to_string().contains("did you mean"));
     }
 

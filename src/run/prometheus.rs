@@ -1,5 +1,6 @@
 //! The exporter: this machine or a recording as a page of counters, until a signal comes.
 
+use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use std::thread::{self, JoinHandle};
@@ -15,6 +16,8 @@ use crate::cli::ExporterArgs;
 use crate::exporter::server::Server;
 use crate::exporter::{Exporter, Shared};
 use crate::finding::{Engine, Options};
+use crate::metric::needs::Demand;
+use crate::model::facility::Facility;
 use crate::options;
 use crate::program::output;
 use crate::program::systemd::{self, Watchdog};
@@ -47,7 +50,11 @@ pub(super) fn run(args: &ExporterArgs) -> Result<ExitCode> {
 
 /// Measures this machine, and serves the page when everything is attached.
 fn watch(args: &ExporterArgs, server: Server, page: &Shared, stop: BorrowedFd<'_>) -> Result<()> {
-    let live = options::watched(&args.scope, &args.measure)?;
+    let mut live = options::watched(&args.scope, &args.measure)?;
+    if args.record.is_none() {
+        // It has series of sockets, and none of disks: those only matter to findings.
+        live.demand = Demand::Screen(BTreeSet::from([Facility::SocketTraffic]));
+    }
     let interval = args.measure.interval();
     let recorder = recorder_at(args.record.as_deref(), &args.limits, interval)?;
     let rotate = rotate_signal()?;

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use super::{ended, exporter, messages, ran, standard_output, stop_signals, tui_options};
 use crate::cli::{LiveArgs, RecordArgs, RecordLimits};
 use crate::export::Quiet;
+use crate::metric::needs::Demand;
 use crate::program::output::{self, Cleaned};
 use crate::record::recorder::Recorder;
 use crate::run::batch::{self, Counted, Pace};
@@ -69,6 +70,10 @@ pub(super) fn live(args: &LiveArgs) -> Result<ExitCode> {
     let rotate = rotate_signal()?;
     let recorded = recorder.is_some();
     let mut options = screen(args)?;
+    if !recorded {
+        let (columns, sort) = (&options.view.columns, options.view.sort.map(|(metric, _)| metric));
+        live.demand = Demand::screen(columns.iter().flatten().chain(&sort));
+    }
     options.view.sets = live.sets.clone();
     options.view.access = args.access;
     options.view.sampling = !args.no_access;

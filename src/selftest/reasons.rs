@@ -147,8 +147,7 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
     if range.control {
         let percent = 100.0 * count / amount;
         return format!(
-            "counts {percent:.1} % of the operations in a control test that should count none: it includes \
-             cache hits, or counts something else"
+            "counts {percent:.1} % of the operations in a control test that should count none: the event includes cache hits, or counts something else"
         );
     }
     match (subject.role, measured.load) {
@@ -166,7 +165,9 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
         }
         (Role::Lma | Role::Rma | Role::Llc, Load::Single) if near(2.0, 8.0) => {
             return match subject.sees {
-                _ if arm => "twice the expected count: it counts bus beats, or prefetched lines".into(),
+                _ if arm => {
+                    "twice the expected count: the event counts bus beats, or prefetched lines".into()
+                }
                 Sees::Core | Sees::Unknown => "twice the expected count: the neighbour of each line is \
                                                prefetched"
                     .into(),
@@ -176,12 +177,11 @@ fn reason(measured: &Measured, count: f64, range: &Expected, all: &[Measured], a
             };
         }
         (Role::Lma | Role::Rma | Role::Llc, Load::Pairs) if near(0.5, 8.0) => {
-            return "half the expected count: it does not see prefetched lines, and 'sees' in the table is \
-                    wrong"
+            return "half the expected count: the event does not see prefetched lines, and 'sees' in the table is wrong"
                 .into();
         }
         (Role::Lma | Role::Rma | Role::Llc, _) if arm && near(4.0, 8.0) => {
-            return "four times the expected count: it counts bus beats, not lines".into();
+            return "four times the expected count: the event counts bus beats, not lines".into();
         }
         _ => {}
     }

@@ -215,7 +215,7 @@ pub(super) mod tests {
         assert_eq!(progress, [u64::from(INTERVALS)]);
         assert_eq!(others, ["not scoped", "failed"]);
         unread(&mail, 1);
-        assert_eq!(inbox.take().len(), 3, "what was taken makes room");
+        assert_eq!(inbox.take().len(), 3, "taking messages makes room for new ones");
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub mod far_device {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "3c0f6a4c2b9f runs on node 0, and 95.0 % of the 95.4 MiB/s that it reads and writes are on disks of node 1 (nvme1)."
+            "3c0f6a4c2b9f runs on node 0, but 95.0 % of its 95.4 MiB/s of disk traffic goes to disks of node 1 (nvme1)."
         );
         let lines = commands(&found[0]);
         assert!(
@@ -121,7 +121,11 @@ pub mod far_device {
                 && found[0].advice.undo.is_empty()
                 && found[0].advice.risk.is_empty()
         );
-        assert!(found[0].advice.commands[0].words.contains("does not fit"), "{:?}", found[0].advice.commands);
+        assert!(
+            found[0].advice.commands[0].words.contains("too little room for its memory"),
+            "{:?}",
+            found[0].advice.commands
+        );
     }
 
     #[test]
@@ -157,7 +161,7 @@ pub mod far_device {
         assert_eq!((found[0].severity, found[0].confidence), (Severity::Info, Confidence::Measured));
         assert_eq!(
             found[0].advice.sentence,
-            "mysqld runs on node 0, and 95.0 % of the 95.4 MiB/s that it reads and writes are on disks of node 1 (nvme1)."
+            "mysqld runs on node 0, but 95.0 % of its 95.4 MiB/s of disk traffic goes to disks of node 1 (nvme1)."
         );
         assert_eq!(found[0].evidence[0].value, 95.0);
         let lines = commands(&found[0]);
@@ -165,6 +169,16 @@ pub mod far_device {
         let mut few = process_world();
         few.disk_rates[0].3 = 40 * MB;
         assert!(it(few).is_empty());
+    }
+
+    #[test]
+    fn not_writes_back() {
+        let written = |bytes| {
+            let mut world = world();
+            world.written_back = vec![(DOCKER, FAR.into(), bytes)];
+            it(world).len()
+        };
+        assert_eq!((written(40 * MB), written(60 * MB)), (1, 0));
     }
 
     #[test]

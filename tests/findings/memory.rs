@@ -90,7 +90,7 @@ mod node_short_of_memory {
         assert_eq!(one(&found).severity, Severity::Warning);
         assert_eq!(
             found[0].advice.sentence,
-            "Node 1 has no memory left: tasks reclaim 1000 pages a second directly. 29.0 GiB are free on node 0."
+            "Node 1 is short of memory: tasks reclaim 1000 pages a second directly. 29.0 GiB are available on node 0."
         );
     }
 
@@ -339,7 +339,7 @@ mod bound_to_full_node {
         assert_eq!(one(&found).severity, Severity::Critical);
         assert_eq!(
             found[0].advice.sentence,
-            "7015 pg_restore is limited to memory of node 1, where none is left; 29.0 GiB are free on node 0."
+            "7015 pg_restore is limited to memory of node 1, which is below its low watermark; 29.0 GiB are available on node 0."
         );
         assert_eq!(commands(&found[0]), ["migratepages 7015 1 0"]);
     }

@@ -277,6 +277,21 @@ mod interleaved_on_one_node {
     }
 
     #[test]
+    fn not_bandwidth_that_monitors_or_controllers_see() {
+        let seen = |accesses: f64, controllers: bool| {
+            let mut world = world();
+            world.actors[0].accesses = accesses;
+            world.monitors_caches = !controllers;
+            world.dram_accesses = controllers.then(BTreeMap::new);
+            found(world, 70, ID)
+        };
+        for controllers in [false, true] {
+            assert_eq!(seen(2.0, controllers)[0].confidence, Confidence::Estimated, "{controllers}");
+            assert!(seen(160.0, controllers).is_empty(), "{controllers}");
+        }
+    }
+
+    #[test]
     fn not_half() {
         let mut world = world();
         world.actors[0].rss = 40 * GIB;

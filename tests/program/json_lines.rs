@@ -53,7 +53,7 @@ fn recordings_are_the_same_in_both_forms() {
 fn an_interval_of_the_demo_is_a_quarter_of_the_full_one() {
     let lines = stdout(&["--demo", "-b", "-n", "20", "--format", "json"]);
     for line in lines.lines().skip(1) {
-        assert!(line.len() < 34_000, "{}", line.len());
+        assert!(line.len() < 34_500, "{}", line.len());
     }
     let (short, full) = compare(&["--demo", "-b", "-n", "20"]);
     assert!(4 * short < 7 * full / 5, "{short} and {full}");

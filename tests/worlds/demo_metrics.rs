@@ -1,10 +1,11 @@
 //! Metrics of the demo machine after changes of its counts and devices.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use numatop_ng::analysis::summary::{Summary, SummaryRow};
 use numatop_ng::metric::allowed::POLICY;
-use numatop_ng::metric::disks::WRITEBACK_BYTES_PER_S;
+use numatop_ng::metric::disks::{self, WRITEBACK_BYTES_PER_S};
 use numatop_ng::metric::dram;
 use numatop_ng::metric::held_devices::devices;
 use numatop_ng::metric::interrupts::{DEVICE_IRQS_AWAY_PCT, DEVICE_IRQS_PER_S, IRQS_PER_S};
@@ -143,6 +144,8 @@ fn write_back_belongs_to_the_container_of_its_cgroup_and_to_all_above() {
         (4_096.0, 5_096.0),
         "a cgroup without tasks is in no container"
     );
+    let of_disk = disks::written_back(&snapshot).unwrap();
+    assert_eq!(of_disk, BTreeMap::from([(demo::NVME0, 5_103)]), "all of them wrote to this disk");
 }
 
 #[test]

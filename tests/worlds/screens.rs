@@ -722,7 +722,7 @@ fn a_cpu_whose_samples_say_nothing_is_named_above_the_mappings() {
     }
     app.mapped((4242, 4242 * 1_000_000), Ok(mappings()));
     let refused =
-        "use n/a: clock samples do not hit the instruction after a slow one on this CPU (3 %); 5 of";
+        "use unavailable: clock samples do not hit the instruction after a slow one on this CPU (3 %); 5 of";
     assert!(!text(&draw(&app, 130, 40)).contains(refused), "nothing was asked for");
     press(&mut app, "u");
     press(&mut app, "Z");

@@ -102,6 +102,8 @@ pub struct Machine {
     pub dram_accesses: Option<BTreeMap<NodeId, u64>>,
     /// Traffic to disks per second: the process, the address of the disk, the node of the CPUs, bytes, requests.
     pub disk_rates: Vec<(u32, String, NodeId, u64, u64)>,
+    /// Bytes per second that kernel threads write back: the cgroup, the address of the disk, the bytes.
+    pub written_back: Vec<(u64, String, u64)>,
     /// Traffic of IP sockets per second: the process, the way of its packets, and what it moves.
     pub socket_rates: Vec<(u32, SocketRoute, SocketUse)>,
     /// Accelerators that processes hold, by process id.
@@ -185,6 +187,7 @@ impl Machine {
             tier_pages: BTreeMap::new(),
             dram_accesses: None,
             disk_rates: Vec::new(),
+            written_back: Vec::new(),
             socket_rates: Vec::new(),
             held: Vec::new(),
             tier_switches: [(DEMOTION.to_owned(), 0), (PROMOTE_LIMIT.to_owned(), 65_536)].into(),
@@ -296,7 +299,7 @@ impl Machine {
         places.into_iter().map(|(place, traffic)| (place, Arc::new(traffic))).collect()
     }
 
-    /// Traffic of processes at constant rates.
+    /// Traffic of processes and write-back at constant rates.
     fn disk_traffic(&self, to_ns: u64) -> BTreeMap<DiskSender, Arc<DiskTraffic>> {
         let mut senders: BTreeMap<DiskSender, DiskTraffic> = BTreeMap::new();
         for (pid, disk, from, bytes, requests) in &self.disk_rates {
@@ -306,6 +309,11 @@ impl Machine {
             let route = DiskRoute { disk: disk.clone(), from: *from };
             let traffic = senders.entry(row.process().into()).or_default();
             traffic.insert(route, DiskUse { bytes, requests });
+        }
+        for (cgroup, disk, bytes) in &self.written_back {
+            let route = DiskRoute { disk: disk.clone(), from: NodeId(0) };
+            let used = DiskUse { bytes: grown(*bytes, 0, to_ns), requests: 0 };
+            senders.entry(DiskSender { pid: 0, id: *cgroup }).or_default().insert(route, used);
         }
         senders.into_iter().map(|(sender, traffic)| (sender, Arc::new(traffic))).collect()
     }

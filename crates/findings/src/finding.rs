@@ -320,6 +320,8 @@ pub struct Evidence {
     pub of: Subject,
     /// For metrics by node.
     pub node: Option<NodeId>,
+    /// Nodes that the value is a sum over, in ascending order; empty for a value of one node or of none.
+    pub nodes: Vec<NodeId>,
     /// In the metric's unit.
     pub value: f64,
     /// Half of the 95 % interval in the metric's unit, 0 for counts.

@@ -193,7 +193,7 @@ fn known_mistakes_have_their_reasons() {
     found(
         Role::Llc,
         &times(Role::Llc, 0.5),
-        "half the expected count: it does not see prefetched lines, and 'sees'",
+        "half the expected count: the event does not see prefetched lines, and 'sees'",
     );
     found(Role::Branch, &times(Role::Branch, 0.5), "half the expected count: one of two ways");
     found(Role::Cycles, &times(Role::Cycles, 1.2), "differs by +20.0 %: please report this");

@@ -33,7 +33,7 @@ impl LiveSource {
                 continue;
             }
             let failed = self.sched.online(&topology, *cpu)?;
-            let what = if came { "came online" } else { "had lost its counters: they are opened again" };
+            let what = if came { "came online" } else { "lost its counters: reopening them" };
             self.notes.push(format!("CPU {cpu} {what}"));
             self.note_refused(failed);
         }

@@ -10,7 +10,7 @@ use crate::collect::plan::{Plan, plan};
 use crate::collect::probes::PROBES;
 use crate::host::fact::Fact;
 use crate::host::kernel;
-use crate::metric::needs;
+use crate::metric::needs::{self, Demand};
 use crate::model::access::lines::{CONTENDED_LINES, OBJECTS};
 use crate::model::facility::Facility;
 use crate::model::sample::Missing;
@@ -88,7 +88,10 @@ impl LiveSource {
         missing.extend(no_lines.map(|why| (CONTENDED_LINES.to_owned(), why)));
         let no_touches = self.accesses.running.as_ref().and_then(Access::no_touches);
         missing.extend(no_touches.map(|why| (OBJECTS.to_owned(), why)));
-        let not_asked = Missing::NotCollected("not collected: no visible column needs it".into());
+        let not_asked = Missing::NotCollected(match self.demand {
+            Demand::Screen(_) => "not collected on one node unless --columns names it".into(),
+            _ => "not collected: no visible column needs it".into(),
+        });
         for probe in PROBES.iter().filter(|probe| !self.demand.includes(probe.facility)) {
             needs::add_missing(&mut missing, probe.facility, &not_asked);
         }

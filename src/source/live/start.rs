@@ -68,6 +68,7 @@ impl LiveSource {
         {
             bail!(foreign(root, why));
         }
+        let demand = options.demand.clone().with_nodes(topology.nodes.len());
         let undivided = topology.divide(options.division).map_err(|error| Refusal {
             exit: Exit::Usage,
             what: format!("--places: {error}"),
@@ -100,7 +101,7 @@ impl LiveSource {
         let wanted = |facility| {
             let counted = facility == Facility::NewPages && options.count_pages;
             let measurable = counted || needs::of_those_with(facility).any(measurable);
-            measurable && options.demand.includes(facility)
+            measurable && demand.includes(facility)
         };
         layout.pages = (layout.pages || options.count_pages) && wanted(Facility::NewPages);
         let store = maps::create(layout)?;
@@ -165,8 +166,8 @@ impl LiveSource {
             check,
             online,
             isolated,
-            turns: Turns::new(&options.demand),
-            demand: options.demand,
+            turns: Turns::new(&demand),
+            demand,
             lacking: 0,
             failed_reads: BTreeMap::new(),
             notes,

@@ -171,7 +171,7 @@ pub static KEYS: &[Binding] = &[
         &[ch(' '), key(KeyCode::Insert)],
         Action::Tag,
         "Tag",
-        "Tag or untag the row; filters do not hide tagged rows. In a recording: Insert",
+        "Tag or untag the row (in a recording only with Insert); filters do not hide tagged rows",
     ),
     bind(TAGGED, &[ch('U')], Action::Untag, "Untag", "With tags: untag all rows"),
     bind(TASKS, &[ch('K')], Action::Hide(Rows::Kernel), "", "Hide or show kernel threads"),
@@ -300,7 +300,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('S')],
         Action::Show(ScreenId::Summary),
         "",
-        "Median, P95 and worst value of the machine and its nodes, over the recording or since the start",
+        "Median, P95 (P5 where less is worse) and worst value of the machine and its nodes, over the recording or since the start",
     ),
     bind(
         SUMMARY,
@@ -338,7 +338,7 @@ pub static KEYS: &[Binding] = &[
         &[ch(']'), shift(KeyCode::Right), ch('t')],
         Action::Seek(Seek::Next),
         "Next",
-        "Paused, recording: the next sample; [, Shift-Left or T: the previous",
+        "Paused or in a recording: go to the next sample ([, Shift-Left or T: to the previous)",
     ),
     bind(TIMELINE, &[ch('['), shift(KeyCode::Left), ch('T')], Action::Seek(Seek::Previous), "", ""),
     bind(
@@ -346,7 +346,7 @@ pub static KEYS: &[Binding] = &[
         &[key(KeyCode::Right)],
         Action::Seek(Seek::Next),
         "",
-        "Recording: go to the next sample (Left: to the previous)",
+        "In a recording: go to the next sample (Left: to the previous)",
     ),
     bind(REPLAY, &[key(KeyCode::Left)], Action::Seek(Seek::Previous), "", ""),
     bind(
@@ -354,7 +354,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('j')],
         Action::AskForward,
         "Jump",
-        "Paused, recording: jump to a time, or ahead by a duration such as 5m or 1h (J: back)",
+        "Paused or in a recording: jump to a time, or ahead by a duration such as 5m or 1h (J: back)",
     ),
     bind(TIMELINE, &[ch('J')], Action::AskBackward, "", ""),
     bind(
@@ -362,7 +362,7 @@ pub static KEYS: &[Binding] = &[
         &[ch('}')],
         Action::NextMark,
         "Mark",
-        "Paused, recording: go to the next mark of the time bar ({: to the previous)",
+        "Paused or in a recording: go to the next mark of the time bar ({: to the previous)",
     ),
     bind(TIMELINE, &[ch('{')], Action::PreviousMark, "", ""),
     bind(
@@ -370,7 +370,7 @@ pub static KEYS: &[Binding] = &[
         &[key(KeyCode::Home)],
         Action::Seek(Seek::Start),
         "",
-        "Paused, recording: the first sample; End: the last",
+        "Paused or in a recording: go to the first sample (End: to the last)",
     ),
     bind(TIMELINE, &[key(KeyCode::End)], Action::Seek(Seek::End), "", ""),
     bind(REPLAY, &[ch(' ')], Action::PlayPause, "Play", "Recording: play or pause"),
@@ -488,7 +488,7 @@ impl Key {
         };
         match self.1 {
             KeyModifiers::CONTROL => format!("Ctrl-{name}"),
-            KeyModifiers::SHIFT => format!("Shift-{name}"),
+            KeyModifiers::SHIFT if self.0 != KeyCode::BackTab => format!("Shift-{name}"),
             _ => name,
         }
     }

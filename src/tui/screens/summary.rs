@@ -43,11 +43,18 @@ impl Screen for Summary {
         pen.repeat(' ', area.width, header).column(area.x, 1);
         pen.write_within("WHERE", OBJECT, header).column(area.x, 1 + OBJECT);
         pen.write_within("WHAT", TITLE, header).column(area.x, 1 + OBJECT + TITLE);
-        for title in ["MEDIAN", "P95", "WORST"] {
+        for title in ["MEDIAN", "P95/P5", "WORST"] {
             pen.gap(1).write_right(title, NUMBER, header);
         }
         pen.gap(2).write("AT", header);
         let lines = below(area, 1);
+        let (first, count) = (self.cursor.offset(), state.summary.len());
+        if count > usize::from(lines.height) {
+            let last = count.min(first + usize::from(lines.height));
+            let shown = format!("{}-{last} of {count}", first + 1);
+            let width = u16::try_from(shown.len()).unwrap_or(u16::MAX).saturating_add(1);
+            pen.column(area.x, area.width.saturating_sub(width)).write(&shown, header);
+        }
         let rows = state.summary.iter().enumerate().skip(self.cursor.offset());
         for (line, (at, row)) in (0..lines.height).zip(rows) {
             one(row, at == self.cursor.at(), state, lines, line, buf);

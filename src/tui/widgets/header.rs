@@ -11,7 +11,7 @@ use crate::metric::over::Quotient;
 use crate::metric::{pressure, task};
 use crate::model::sample::Reading;
 use crate::model::units::NodeId;
-use crate::snapshot::{Node, RowKind, Snapshot, Swapped};
+use crate::snapshot::{Node, RowKind, SetKind, Snapshot, Swapped};
 use crate::text::quantity::{bytes, count, duration, length, percent};
 use crate::text::{clean_str, plural};
 use crate::tui::state::{Replay, State, seconds};
@@ -145,7 +145,7 @@ fn title(snapshot: &Snapshot, state: &State, about_rows: &[String], pen: &mut Pe
     }
 }
 
-/// Load, swap and uptime of the machine, as far as they are known; of each the longest form first.
+/// Load, swap, uptime, sockets and L3 domains of the machine, as far as they are known; of each the longest form first.
 fn of_machine(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let machine = snapshot.machine.as_ref();
     let load = machine.and_then(|machine| machine.load_hundredths);
@@ -161,7 +161,19 @@ fn of_machine(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let up = (snapshot.boot_ns > 0).then(|| format!("up {}", length(snapshot.boot_ns)));
     let scheduler = snapshot.scheduler().map(|(name, _)| format!("scheduler {name}"));
     let one_form = |fact: Option<String>| fact.map(|fact| vec![fact]);
-    [one_form(scheduler), load, one_form(swap), one_form(up)].into_iter().flatten().collect()
+    [one_form(scheduler), load, one_form(swap), one_form(up), one_form(sets(snapshot))]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// `2 sockets, 16 L3`: those that are not the nodes.
+fn sets(snapshot: &Snapshot) -> Option<String> {
+    let of = |kind| snapshot.cpu_sets.iter().filter(|set| set.kind == kind).count();
+    let sockets = Some(of(SetKind::Socket)).filter(|count| *count > 0).map(|count| plural(count, "socket"));
+    let llcs = Some(of(SetKind::Llc)).filter(|count| *count > 0).map(|count| format!("{count} L3"));
+    let sets: Vec<String> = sockets.into_iter().chain(llcs).collect();
+    (!sets.is_empty()).then(|| sets.join(", "))
 }
 
 /// `node 0  CPU ####....  42.0%  MEM ####==..  free 33M of 128G`
@@ -377,7 +389,7 @@ fn status(snapshot: &Snapshot, state: &State, shown: usize, pen: &mut Pen<'_>) {
             }
         }
         // Help has the reason.
-        Err(_) => pen.write("IPC n/a", dim),
+        Err(_) => pen.write("IPC -", dim),
     };
     let own = snapshot.share(snapshot.own.cpu_ns).map_or("-".into(), |pct| format!("{}%", percent(pct)));
     let memory = bytes(snapshot.own.raw.rss_bytes as f64);

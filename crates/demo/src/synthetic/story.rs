@@ -220,14 +220,7 @@ fn solver() -> Vec<Actor> {
         mempolicy: MemPolicy { mode: BIND, flags: 0, nodes: 1 << FULL_NODE },
         file_pct: 1,
         per_second: pages([0, 12, 0, 0], 0).with([(Counter::MajFlt, 90)]),
-        ..process(
-            7000,
-            "solver",
-            "numactl -N1 -m1 ./solver --mesh wing.msh",
-            SESSION,
-            SOLVER_BYTES,
-            [0, 1024, 0, 0],
-        )
+        ..process(7000, "solver", "./solver --mesh wing.msh", SESSION, SOLVER_BYTES, [0, 1024, 0, 0])
     }
     .runs(&[(1, 93.0)]);
     let others = threads(&leader, 3, "solver", |n, thread| Actor { pinned: Some(4 + n), ..thread });

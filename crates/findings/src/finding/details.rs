@@ -1,6 +1,7 @@
 //! The details of a finding as typed paragraphs, which the screen, `diagnose` and text share.
 
 use super::{Command, Finding, Note, State, Subject, text};
+use crate::model::topology::format_cpulist;
 
 /// Parts of the details, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,6 +189,9 @@ pub fn rows(finding: &Finding) -> Vec<DetailRow> {
     let row = |evidence: &super::Evidence| {
         let unit = text::unit_of(evidence.metric, &evidence.of);
         let whose = match (&evidence.of, evidence.node) {
+            _ if !evidence.nodes.is_empty() => {
+                format!(", nodes {}", format_cpulist(evidence.nodes.iter().map(|node| node.0)))
+            }
             (_, Some(node)) => format!(", node {node}"),
             (subject, None) if *subject == finding.key.subject => String::new(),
             (subject, None) => format!(", {}", text::of(subject, finding)),

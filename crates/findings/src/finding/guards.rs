@@ -3,16 +3,16 @@
 use super::rule::{Blindness, Reason, Unmet};
 use super::view::{SubjectRef, View};
 use super::{Evidence, Note};
-use crate::metric::Value;
 use crate::metric::access::MEM_TIME_REMOTE_PCT;
 use crate::metric::balancing::{HINT_FAULTS, HINT_REMOTE_PCT};
 use crate::metric::placement::{OWN_POLICY_PCT, REMOTE_ERROR_POINTS, REMOTE_PCT, REMOTE_SOURCE};
 use crate::metric::task::{LMA_PER_S, NODE_MIGRATIONS_PER_S, RMA_PER_S};
+use crate::metric::{Value, cache_use, dram, node};
 use crate::model::counters::Counter;
 use crate::model::sample::MemPolicy;
 use crate::model::share::{Bounded, bounded, wilson_farther};
 use crate::model::units::NodeId;
-use crate::snapshot::{Task, counted_twice, large_bytes};
+use crate::snapshot::{Node, Task, counted_twice, large_bytes};
 
 const MIB: f64 = (1u64 << 20) as f64;
 
@@ -309,9 +309,33 @@ pub fn elsewhere(
     }
 }
 
-/// Memory accesses that are counted, per second; 0 where none are.
+/// Bytes that an access to memory moves: a cache line of every CPU with the monitors and controllers that are read.
+const LINE_BYTES: f64 = 64.0;
+
+/// Memory accesses of a process or a sum of them, per second: as counted, or else those of its nodes in proportion to its part of
+/// their CPU time; 0 where nothing counts them.
 pub fn accesses_per_s(view: &View<'_>, of: &SubjectRef<'_>) -> f64 {
-    [&LMA_PER_S, &RMA_PER_S].into_iter().map(|metric| view.number(metric, of).unwrap_or(0.0)).sum()
+    let counted = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.number(metric, of));
+    if counted.iter().any(Result::is_ok) {
+        return counted.into_iter().flatten().sum();
+    }
+    let Some(task) = of.task() else { return 0.0 };
+    let of_node = |node: &Node| {
+        let run_ns = task.delta.run_ns.get(node.raw.id as usize).copied().unwrap_or(0);
+        let part = run_ns as f64 / node.on_cpus.busy_ns.max(run_ns).max(1) as f64;
+        node_accesses_per_s(view, node).unwrap_or(0.0) * part
+    };
+    view.window.nodes.iter().map(of_node).sum()
+}
+
+/// Memory accesses of the CPUs of a node, per second: as counted, or as the monitors of its L3 caches see them, or else what its
+/// memory controllers serve.
+pub fn node_accesses_per_s(view: &View<'_>, node: &Node) -> Option<f64> {
+    let of = |metric| view.node_number(metric, node).ok();
+    let counted = of(&node::LMA_PER_S).zip(of(&node::RMA_PER_S)).map(|(local, remote)| local + remote);
+    let lines = |bytes| bytes / LINE_BYTES;
+    let served = || of(&dram::READ).zip(of(&dram::WRITE)).map(|(read, written)| lines(read + written));
+    counted.or_else(|| of(&cache_use::NODE_MBM).map(lines)).or_else(served)
 }
 
 /// Whether memory elsewhere is known to be the kernel's choice in so large a part that it is worth a warning.

@@ -136,6 +136,9 @@ fn evidence(evidence: &Evidence) -> Json {
     if let Some(node) = evidence.node {
         object["node"] = json!(node.0);
     }
+    if !evidence.nodes.is_empty() {
+        object["nodes"] = json!(evidence.nodes.iter().map(|node| node.0).collect::<Vec<u32>>());
+    }
     object
 }
 

@@ -503,6 +503,7 @@ impl<'a> View<'a> {
             metric,
             of,
             node: None,
+            nodes: Vec::new(),
             value,
             error: 0.0,
             over_ns: self.over_ns(),
@@ -535,6 +536,14 @@ impl Evidence {
     #[must_use]
     pub fn on(self, node: NodeId) -> Evidence {
         Evidence { node: Some(node), ..self }
+    }
+
+    /// The same of several nodes together; of one node, where there is no other.
+    #[must_use]
+    pub fn over_nodes(self, nodes: &[NodeId]) -> Evidence {
+        let mut nodes = if nodes.len() > 1 { nodes.to_vec() } else { Vec::new() };
+        nodes.sort_unstable();
+        Evidence { nodes, ..self }
     }
 }
 

@@ -83,7 +83,7 @@ fn sorted(mut rows: Vec<Mapping>, error_points: Option<f64>) -> Mappings {
 /// The reason why the mappings cannot be read.
 pub fn sampled(root: &Path, process: ProcessId, rss: u64, page_size: u64) -> Result<Mappings, Missing> {
     let target = Target::open(root, process.0, process.1)
-        .map_err(|error| reason("opening files of the process", &error))?;
+        .map_err(|error| reason("opening /proc/PID of the process", &error))?;
     let mut rows = list(&target)?;
     let pagemap =
         target.file(c"pagemap").map_err(|error| reason("reading pagemap of the process", &error))?;
@@ -139,7 +139,7 @@ fn add(row: &mut Mapping, node: usize, bytes: f64) {
 /// The reason why the mappings cannot be read.
 pub fn exact(root: &Path, process: ProcessId) -> Result<Mappings, Missing> {
     let target = Target::open(root, process.0, process.1)
-        .map_err(|error| reason("opening files of the process", &error))?;
+        .map_err(|error| reason("opening /proc/PID of the process", &error))?;
     let mut rows = list(&target)?;
     let failed = |error: std::io::Error| reason("reading its numa_maps", &error);
     let at: HashMap<u64, usize> = rows.iter().enumerate().map(|(at, row)| (row.start, at)).collect();

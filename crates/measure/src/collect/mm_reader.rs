@@ -190,8 +190,7 @@ impl MmReader {
         if !self.told && failure == helper::Failure::NotStarted {
             self.told = true;
             self.trouble = Some(
-                "from now on, memory by node and process fields are unknown: the helper that reads them \
-                 could not start"
+                "from now on, process fields and memory by node are unknown: the helper that reads them could not start"
                     .into(),
             );
         }

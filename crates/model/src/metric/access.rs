@@ -125,7 +125,7 @@ pub const ACCESS_SOURCE: Metric<Task> = metric(
     "access_source",
     ("ACCSRC", 6),
     (Unit::Text, Order::Ascending),
-    "Samplers of memory use: clock samples time; pebs (Intel) or ibs (AMD) sample accesses.",
+    "Samplers of memory use: clock samples time; pebs (Intel), ibs (AMD) or spe (Arm) sample accesses.",
     |task, snapshot| {
         let sampled = sampled(task)?;
         let event = sampled.event.map(|event| event.source.id());

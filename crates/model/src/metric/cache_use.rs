@@ -15,9 +15,12 @@ const TOTAL: Of = |domain| &domain.total_bytes_per_s;
 const LOCAL: Of = |domain| &domain.local_bytes_per_s;
 
 const MBM_HELP: &str = "Bytes per second transferred between its L3 caches and all memory, as monitored by \
-                        the CPU (MBM total of resctrl).";
+                        the CPU (MBM total of resctrl). Not verified on hardware.";
 const LOCAL_HELP: &str = "Bytes per second transferred between its L3 caches and the memory of their node, \
-                          as monitored by the CPU (MBM local of resctrl).";
+                          as monitored by the CPU (MBM local of resctrl). Not verified on hardware.";
+
+const OCCUPANCY_HELP: &str =
+    "Bytes in its L3 caches, as the CPU monitors them (CMT of resctrl). Not verified on hardware.";
 
 const fn metric<R>(
     id: &'static str,
@@ -31,16 +34,11 @@ const fn metric<R>(
     Metric { over: Over::Level, traits, ..metric }
 }
 
-pub const OCCUPANCY: Metric<CpuSet> = metric(
-    "llc_occupancy_bytes",
-    "L3 USED",
-    Unit::Bytes,
-    "Bytes in the L3 cache, as the CPU monitors them (CMT of resctrl).",
-    |set, snapshot| match set.kind {
+pub const OCCUPANCY: Metric<CpuSet> =
+    metric("llc_occupancy_bytes", "L3 USED", Unit::Bytes, OCCUPANCY_HELP, |set, snapshot| match set.kind {
         SetKind::Llc => of_llcs(&set.cpus, snapshot, |domain| &domain.occupancy_bytes).map(Value::U64),
         SetKind::Socket => Err(no("a socket can have several L3 caches")),
-    },
-);
+    });
 
 pub const MBM: Metric<CpuSet> =
     metric("mbm_bytes_per_s", "MBM B/s", Unit::PerSecond, MBM_HELP, |set, snapshot| {
@@ -50,6 +48,11 @@ pub const MBM: Metric<CpuSet> =
 pub const MBM_LOCAL: Metric<CpuSet> =
     metric("mbm_local_bytes_per_s", "MBM LOC", Unit::PerSecond, LOCAL_HELP, |set, snapshot| {
         of_llcs(&set.cpus, snapshot, LOCAL).map(rate)
+    });
+
+pub const NODE_OCCUPANCY: Metric<Node> =
+    metric(OCCUPANCY.id, OCCUPANCY.title, Unit::Bytes, OCCUPANCY_HELP, |node, snapshot| {
+        of_node(node, snapshot, |domain| &domain.occupancy_bytes).map(Value::U64)
     });
 
 pub const NODE_MBM: Metric<Node> = metric(MBM.id, MBM.title, Unit::PerSecond, MBM_HELP, |node, snapshot| {

@@ -31,7 +31,7 @@ pub const TASK_ORDER: &[&str] = &[
     pages::PAGES_MIGRATED.id,
     task::CPU_NS.id,
     task::RSS_BYTES.id,
-    identity::CGROUP.id,
+    identity::CONTAINER.id,
     identity::COMM.id,
 ];
 
@@ -54,7 +54,6 @@ pub const TASK_PRIORITY: &[&str] = &[
     task::CPU_NS.id,
     task::SMT_BUSY_PCT.id,
     identity::THREADS.id,
-    identity::CGROUP.id,
     task::LLC_MIGRATIONS_PER_S.id,
     task::MINOR_FAULTS_PER_S.id,
     task::MAJOR_FAULTS_PER_S.id,
@@ -62,6 +61,7 @@ pub const TASK_PRIORITY: &[&str] = &[
     pages::CROSS_NODE_FAULTS.id,
     pages::PAGES_MIGRATED.id,
     task::PREFERRED_NODE.id,
+    identity::CONTAINER.id,
 ];
 
 /// Columns of tasks in a text table.
@@ -123,13 +123,13 @@ pub const CPU_SET_PRIORITY: &[&str] = &[
     cpu_set::PLACE.id,
     cpu_set::CPU_PCT.id,
     cpu_set::NODES.id,
-    cpu_set::CPU_LIST.id,
-    cpu_set::CORES.id,
     cpu_set::IPC.id,
     cpu_set::LLC_MPKI.id,
     cpu_set::TASKS.id,
     cpu_set::MOVES_IN_PER_S.id,
     cpu_set::MOVES_OUT_PER_S.id,
+    cpu_set::CPU_LIST.id,
+    cpu_set::CORES.id,
     cpu_set::RMA_PER_S.id,
     cpu_set::LMA_PER_S.id,
     cache_use::OCCUPANCY.id,

@@ -90,6 +90,7 @@ const OWN: &[Metric<Container>] = &[
     disks::DISK_BYTES_PER_S,
     disks::DISK_REQUESTS_PER_S,
     disks::DISK_FAR_PCT,
+    disks::DISK_FAR_SOURCE,
     disks::WRITEBACK_BYTES_PER_S,
     sockets::CONTAINER_RECEIVED,
     sockets::CONTAINER_READS,
@@ -344,7 +345,7 @@ pub const MEM_BYTES: Metric<Container> = own(
     "MEM",
     7,
     (Memory, Unit::Bytes, Descending),
-    "Memory charged to it and to groups below it (memory.current): page cache and kernel memory included.",
+    "Memory charged to the container and groups below it (memory.current), including page cache and kernel memory.",
     |row, _| raw(row)?.mem_bytes.clone().map(Value::U64),
 )
 .with(Traits::NONE.needs(&[Facility::CgroupLimits]));

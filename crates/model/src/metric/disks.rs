@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::container::delta;
 use super::over::{Better, Over, Quotient};
 use super::{Group, Metric, Order, Traits, Unit, Value, no};
-use crate::model::disks::{DiskTraffic, DiskUse};
+use crate::model::disks::{DiskSender, DiskTraffic, DiskUse};
 use crate::model::facility::Facility;
 use crate::model::sample::Reading;
 use crate::model::sums::Sum;
@@ -53,6 +53,20 @@ pub const DISK_FAR_PCT: Metric<Container> = Metric {
     traits: Traits::NONE.needs(&[Facility::CgroupLimits]).better(Better::Low),
 };
 
+/// The kinds of [`DISK_FAR_PCT`], as `disk_far_source` names them.
+const FROM_IO_STAT: &str = "io.stat";
+const FROM_SUBMISSION: &str = "submitted";
+
+pub const DISK_FAR_SOURCE: Metric<Container> = Metric::new(
+    "disk_far_source",
+    ("DISKSRC", 9),
+    (Group::Running, Unit::Text, Order::Ascending),
+    "Origin of disk_far_pct. submitted: nodes of the CPUs that submit requests (processes). io.stat: the node where \
+     the group runs most (containers).",
+    |row, snapshot| (DISK_FAR_PCT.value)(row, snapshot).map(|_| Value::Text(FROM_IO_STAT.into())),
+)
+.with(Traits::NONE.needs(&[Facility::CgroupLimits]));
+
 pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
     traits: OF_PROCESS,
     ..per_second(
@@ -64,6 +78,23 @@ pub const WRITEBACK_BYTES_PER_S: Metric<Container> = Metric {
         |row, snapshot| snapshot.rate(row.written_back).map(Value::F64),
     )
 };
+
+/// Bytes of the interval that kernel threads wrote to a disk, by the address of its PCI function. Disks without any are left out.
+///
+/// # Errors
+/// The host does not count them.
+pub fn written_back(snapshot: &Snapshot) -> Reading<BTreeMap<&str, u64>> {
+    if let Some(missing) = snapshot.host_missing(WRITEBACK_BYTES_PER_S.id) {
+        return Err(missing.clone());
+    }
+    let mut sums = BTreeMap::<&str, u64>::new();
+    for traffic in snapshot.disk_traffic.range(DiskSender::CGROUPS).map(|(_, traffic)| traffic) {
+        for (route, used) in traffic.iter().filter(|(route, _)| !route.disk.is_empty()) {
+            sums.entry(&route.disk).or_default().add(&used.bytes);
+        }
+    }
+    Ok(sums)
+}
 
 const fn per_second(
     id: &'static str,
@@ -115,6 +146,15 @@ pub const PROCESS_FAR_PCT: Metric<Task> = Metric {
     )
 };
 
+pub const PROCESS_FAR_SOURCE: Metric<Task> = Metric::new(
+    DISK_FAR_SOURCE.id,
+    (DISK_FAR_SOURCE.title, DISK_FAR_SOURCE.width),
+    (DISK_FAR_SOURCE.group, DISK_FAR_SOURCE.unit, DISK_FAR_SOURCE.order),
+    DISK_FAR_SOURCE.help,
+    |task, snapshot| far(task, snapshot).map(|_| Value::Text(FROM_SUBMISSION.into())),
+)
+.with(OF_PROCESS.missing_as("process_disk_far_source"));
+
 /// Containers have the same metrics from their files.
 const OF_PROCESS: Traits = Traits::NONE.needs(&[Facility::DiskTraffic]);
 
@@ -162,7 +202,11 @@ fn far(task: &Task, snapshot: &Snapshot) -> Reading<Quotient> {
             far.add(&used.bytes);
         }
     }
-    if all == 0 { Err(no("the group did not use a disk")) } else { Ok(Quotient::pct(far as f64, all as f64)) }
+    if all == 0 {
+        Err(no("the process did not use a disk"))
+    } else {
+        Ok(Quotient::pct(far as f64, all as f64))
+    }
 }
 
 fn process_rate(task: &Task, snapshot: &Snapshot, of: fn(&DiskUse) -> u64) -> Reading<Value> {

@@ -16,9 +16,12 @@ use crate::snapshot::Task;
 /// The facilities needed by shown or recorded metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Demand {
-    /// Every metric: recordings, JSON, and the live view, which shows any of them at a key.
+    /// Every metric: recordings and JSON.
     #[default]
     Everything,
+    /// The live view, which shows any metric at a key. With one node, programs at each request to a disk or a socket run only for
+    /// columns that are named at the start, which need these.
+    Screen(BTreeSet<Facility>),
     Only(BTreeSet<Facility>),
 }
 
@@ -29,13 +32,31 @@ impl Demand {
         Demand::Only(needs.copied().collect())
     }
 
+    /// The demand of a live view with these columns, sorted by one of them or another.
+    pub fn screen<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -> Demand {
+        match Demand::of(columns) {
+            Demand::Only(named) => Demand::Screen(named),
+            demand => demand,
+        }
+    }
+
+    /// The same demand, once it is known how many nodes the machine has.
+    #[must_use]
+    pub fn with_nodes(self, nodes: usize) -> Demand {
+        if nodes > 1 && matches!(self, Demand::Screen(_)) { Demand::Everything } else { self }
+    }
+
     pub fn includes(&self, facility: Facility) -> bool {
         match self {
             Demand::Everything => true,
+            Demand::Screen(named) => !AT_EACH_REQUEST.contains(&facility) || named.contains(&facility),
             Demand::Only(facilities) => facilities.contains(&facility),
         }
     }
 }
+
+/// Facilities of programs that run at each request to a disk or a socket. Findings look at them where there are several nodes.
+const AT_EACH_REQUEST: [Facility; 2] = [Facility::DiskTraffic, Facility::SocketTraffic];
 
 /// A metric id, and what it needs beside [`Facility::ESSENTIAL`].
 type Need = (&'static str, &'static [Facility]);
@@ -103,6 +124,7 @@ fn teller(facility: Facility) -> Option<&'static Metric<Task>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric::disks::PROCESS_BYTES_PER_S;
     use crate::metric::pages::{CROSS_NODE_FAULTS, PAGES_MIGRATED};
     use crate::metric::task::CPU_PCT;
 
@@ -113,6 +135,18 @@ mod tests {
         assert!(!demand.includes(Facility::NewPages));
         assert!(Demand::of([&&CROSS_NODE_FAULTS]).includes(Facility::NewPages));
         assert!(Demand::default().includes(Facility::NewPages));
+    }
+
+    #[test]
+    fn on_one_node_a_screen_asks_for_traffic_only_by_name() {
+        let screen = |columns: &[&'static Metric<Task>], nodes| {
+            let demand = Demand::screen(columns).with_nodes(nodes);
+            AT_EACH_REQUEST.map(|facility| demand.includes(facility))
+        };
+        assert_eq!(screen(&[&CPU_PCT], 1), [false, false]);
+        assert_eq!(screen(&[&PROCESS_BYTES_PER_S], 1), [true, false]);
+        assert_eq!(screen(&[&CPU_PCT], 2), [true, true]);
+        assert!(Demand::screen(&[]).includes(Facility::NewPages));
     }
 
     #[test]

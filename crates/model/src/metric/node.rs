@@ -76,6 +76,7 @@ pub static NODE_METRICS: &[Metric<Node>] = &[
     tiers::PROMOTED,
     tiers::DEMOTED,
     tiers::CANDIDATES,
+    cache_use::NODE_OCCUPANCY,
     cache_use::NODE_MBM,
     cache_use::NODE_MBM_LOCAL,
     hardware::DISTANCE,

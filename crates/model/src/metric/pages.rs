@@ -50,8 +50,7 @@ pub const PAGES_MIGRATED: Metric<Task> = Metric::memory_rate(
     "pages_migrated_per_s",
     "PGMIG/s",
     7,
-    "Pages moved while it ran: by NUMA balancing at hinting faults, at the task's request (move_pages, \
-     mbind), or to make room for large pages.",
+    "Pages moved while the task ran: by NUMA balancing at hinting faults, at its request (move_pages, mbind), or to make room for large pages.",
     |task, snapshot| snapshot.rate(task.delta[Counter::MigratedPages]).map(Value::F64),
 )
 .with(Traits::NONE.needs(&[Facility::MovedPages]).several(Several::Nodes).better(Better::Low));

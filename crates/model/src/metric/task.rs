@@ -130,6 +130,7 @@ metrics! {
     disks::PROCESS_BYTES_PER_S,
     disks::PROCESS_REQUESTS_PER_S,
     disks::PROCESS_FAR_PCT,
+    disks::PROCESS_FAR_SOURCE,
     sockets::RECEIVED,
     sockets::READS,
     sockets::SENT,

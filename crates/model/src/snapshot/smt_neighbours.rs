@@ -15,7 +15,7 @@ use crate::model::units::CpuId;
 pub struct SmtNeighbour {
     /// Process id and start of its leader.
     pub process: (u32, u64),
-    /// Of one of its threads that ran there.
+    /// Of its main thread; of one of its threads that ran there, where the main thread is not listed.
     pub comm: Comm,
     /// Share of the other's on-CPU time in which this one is likely to have been on the sibling, in percent.
     pub pct: f64,
@@ -47,10 +47,18 @@ pub fn beside(
         all += own;
         let siblings = topology.cpu(CpuId(*cpu)).map_or(&[][..], |cpu| &cpu.siblings);
         let others = siblings.iter().filter(|other| other.0 != *cpu).filter_map(|other| by_cpu.get(&other.0));
-        for ran in others.flatten() {
+        let others: Vec<&Ran<'_>> = others.flatten().collect();
+        // Threads that moved away count where they were last: together they may have more than the interval.
+        let most = others.iter().map(|ran| ran.ns).sum::<f64>().max(interval);
+        for ran in others {
             let (process, comm) = (ran.task.process(), ran.task.comm);
             let beside = found.entry(process).or_insert(SmtNeighbour { process, comm, pct: 0.0 });
-            beside.pct += own * (ran.ns / interval).min(1.0);
+            beside.pct += own * ran.ns / most;
+        }
+    }
+    for leader in current.tasks.iter().filter(|task| task.tid == task.pid) {
+        if let Some(beside) = found.get_mut(&leader.process()) {
+            beside.comm = leader.comm;
         }
     }
     let mut list: Vec<SmtNeighbour> = found.into_values().collect();

@@ -30,8 +30,8 @@ impl Keep {
 
     /// For the head of a recording; empty when nothing is left out.
     pub fn describe(&self) -> String {
-        let top = self.top.map(|top| format!("only the {top} busiest processes"));
-        let min = self.min_cpu_pct.map(|pct| format!("only processes above {pct} % of a CPU"));
+        let top = self.top.map(|top| format!("the {top} busiest processes"));
+        let min = self.min_cpu_pct.map(|pct| format!("processes above {pct} % of a CPU"));
         let words: Vec<String> = top.into_iter().chain(min).collect();
         if words.is_empty() { String::new() } else { format!("only {}", words.join(" and ")) }
     }

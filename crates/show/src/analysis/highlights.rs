@@ -46,6 +46,8 @@ pub struct Highlights {
     losses: Vec<i64>,
     /// Titles of findings by the time at which they begin.
     findings: BTreeMap<i64, &'static str>,
+    /// Findings that began.
+    begun: usize,
     /// Time and value: accesses per second, instructions per cycle.
     remote: Option<(i64, f64)>,
     ipc: Option<(i64, f64)>,
@@ -64,12 +66,12 @@ impl Highlights {
         all
     }
 
-    /// The number of gaps, or of intervals with losses.
+    /// The number of gaps or of findings, or of intervals with losses.
     pub fn count(&self, kind: HighlightKind) -> usize {
         match kind {
             HighlightKind::Gap => self.gaps.len(),
             HighlightKind::Loss => self.losses.len(),
-            HighlightKind::Finding => self.findings.len(),
+            HighlightKind::Finding => self.begun,
             HighlightKind::Remote => self.remote.iter().count(),
             HighlightKind::Ipc => self.ipc.iter().count(),
         }
@@ -86,6 +88,7 @@ impl Highlights {
 
     /// Adds a finding that begins at this wall clock, ns since 1970.
     pub fn add_finding(&mut self, wall_ns: i64, title: &'static str) {
+        self.begun += 1;
         if self.findings.len() < MOST {
             self.findings.entry(wall_ns).or_insert(title);
         }

@@ -96,7 +96,7 @@ fn summary(view: &View<'_>) -> Markup {
             @if diff.rows.iter().any(|row| row.cliff.is_some()) {
                 "corrected for correlation between neighbouring intervals; "
             } @else { "and counts each recording as one observation; " }
-            "the mark in the bar is the change itself; the grey band is ± " (pct) " %. The verdicts better, worse and changed keep the false discovery rate below 5 % over all "
+            "the mark in the bar is the change itself; the grey band is ± " (pct) " %. For the verdicts “better”, “worse” and “changed”, the false discovery rate is kept below 5 % over all "
             (plural(diff.rows.len(), "comparison")) "."
         }
         @if same > 0 {

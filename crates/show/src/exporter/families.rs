@@ -257,8 +257,7 @@ fn containers(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
     families.extend(asked_events(
         Family::counter(
             "numatop_container_events",
-            "Events of the container's tasks, as selected by \
-                                                     --events.",
+            "Events of the container's tasks, as selected by --events.",
         ),
         (&ledger.containers, &rest),
         snapshot,
@@ -330,10 +329,7 @@ fn programs(ledger: &Ledger, snapshot: &Snapshot) -> Vec<Family> {
         ),
     );
     families.extend(asked_events(
-        Family::counter(
-            "numatop_program_events",
-            "Events of the container's tasks, as selected by --events.",
-        ),
+        Family::counter("numatop_program_events", "Events of the program's tasks, as selected by --events."),
         rows(),
         snapshot,
     ));

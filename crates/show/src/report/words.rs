@@ -422,7 +422,7 @@ pub fn severity(severity: Severity) -> (&'static str, &'static str) {
     match severity {
         Severity::Critical => ("■", "Critical"),
         Severity::Warning => ("▲", "Warning"),
-        Severity::Info => ("·", "Info"),
+        Severity::Info => ("·", "Note"),
     }
 }
 

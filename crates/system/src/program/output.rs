@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -22,9 +22,13 @@ pub fn message(text: impl Display) {
 /// As [`message`], for text of our own that has several lines.
 pub fn lines(text: impl Display) {
     let text = printable(&without_codes(&text.to_string()));
+    let erased = if IS_OVERWRITTEN.swap(false, Ordering::Relaxed) { "\r\x1b[K" } else { "" };
     // In one piece, so that lines of several processes do not mix.
-    let _ = written(io::stderr(), format!("{}\n", text.trim_end_matches('\n')).as_bytes());
+    let _ = written(io::stderr(), format!("{erased}{}\n", text.trim_end_matches('\n')).as_bytes());
 }
+
+/// The line of the terminal has a text that was written over it.
+static IS_OVERWRITTEN: AtomicBool = AtomicBool::new(false);
 
 /// Whether messages go to a terminal.
 pub fn is_on_terminal() -> bool {
@@ -34,6 +38,7 @@ pub fn is_on_terminal() -> bool {
 /// Writes a text over the line of the terminal that messages go to, without ending it; an empty text erases the line.
 pub fn over(text: &str) {
     // In one piece. A terminal that is gone has no reader.
+    IS_OVERWRITTEN.store(!text.is_empty(), Ordering::Relaxed);
     let _ = written(io::stderr(), format!("\r{}\x1b[K", one_line(text)).as_bytes());
 }
 

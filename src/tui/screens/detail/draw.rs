@@ -405,7 +405,7 @@ fn line_of_history(
     if let Some(why) = snapshot.host_missing(metric.missing_as()) {
         let why = crate::text::clean_str(&why.to_string());
         let why = crate::text::without_codes(crate::text::without_attempt(&why));
-        pen.write("n/a: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
+        pen.write("unavailable: ", theme.style(Role::Dim)).write(&why, theme.style(Role::Dim));
         return;
     }
     let values: Vec<Option<f64>> = history.iter().map(value).collect();

@@ -109,7 +109,7 @@ fn summary(used: &SampledUse) -> String {
     let loads = count(lines.loads as f64);
     let listed = match lines.listed.len() {
         0 => "no cache line has enough samples".into(),
-        listed => plural(listed, "line"),
+        listed => format!("{} listed", plural(listed, "line")),
     };
     format!(
         "{loads} of {accesses} accesses in {:.0} s read a line from another core's cache; {listed}",

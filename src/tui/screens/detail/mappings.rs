@@ -179,7 +179,7 @@ pub(super) fn render(maps: &Maps, task: &Task, about: About, theme: &Theme, area
         false => summary(found, task.rss_bytes),
     };
     let use_words = task.memory_use().map(use_words);
-    if let Some(use_words) = use_words.or(about.use_missing.map(|why| format!("use n/a: {why}"))) {
+    if let Some(use_words) = use_words.or(about.use_missing.map(|why| format!("use unavailable: {why}"))) {
         summary = format!("{use_words}; {summary}");
     }
     Pen::new(buf, area, 0, ellipsis).gap(1).write(&summary, theme.style(Role::Dim));

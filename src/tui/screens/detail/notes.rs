@@ -20,7 +20,7 @@ pub(super) fn balancing(task: &Task, snapshot: &Snapshot) -> Option<String> {
         return None;
     }
     if let Some(why) = snapshot.host_missing(NUMA_MOVES.id) {
-        return Some(format!("n/a: {}", crate::text::clean_str(&why.to_string())));
+        return Some(format!("unavailable: {}", crate::text::clean_str(&why.to_string())));
     }
     let number = |metric: &Metric<Task>| match metric.read(task, snapshot) {
         Ok(Value::U64(number)) => Some(number),
@@ -38,7 +38,7 @@ pub(super) fn balancing(task: &Task, snapshot: &Snapshot) -> Option<String> {
     };
     let total = &task.total;
     Some(format!(
-        "{prefers}{}{}{took}; moves {}, swaps {}, failed {}",
+        "{prefers}{}{}{took}; moves {}, swaps {}, failed {} in total",
         scans.unwrap_or_default(),
         group.unwrap_or_default(),
         total[Counter::NumaMoves],
@@ -53,7 +53,7 @@ pub(super) fn moved(task: &Task, snapshot: &Snapshot) -> Option<String> {
         return None;
     }
     if let Some(why) = snapshot.host_missing(PAGES_MIGRATED.id) {
-        return Some(format!("n/a: {}", crate::text::clean_str(&why.to_string())));
+        return Some(format!("unavailable: {}", crate::text::clean_str(&why.to_string())));
     }
     let now = PAGES_MIGRATED.read(task, snapshot).ok();
     let now = now.map(|rate| format!(" ({}/s)", short(&rate, PAGES_MIGRATED.unit)));
@@ -115,7 +115,7 @@ pub(super) fn remote(task: &Task, snapshot: &Snapshot) -> Option<String> {
             Witness::Hints => format!("{pct:.0}% of its hinting faults; accesses unknown"),
         },
         Ok(_) => return None,
-        Err(why) => format!("n/a: {}", crate::text::clean_str(&why.to_string())),
+        Err(why) => format!("unavailable: {}", crate::text::clean_str(&why.to_string())),
     })
 }
 

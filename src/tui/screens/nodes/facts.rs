@@ -8,7 +8,9 @@ use ratatui::layout::Rect;
 use crate::metric::accelerators::held_by;
 use crate::metric::format::short;
 use crate::metric::host::{self, HostMetric};
-use crate::metric::{Metric, Unit, Value, cache_use, dram, free_blocks, matrix, node, since_boot, tiers};
+use crate::metric::{
+    Metric, Unit, Value, cache_use, disks, dram, free_blocks, matrix, node, since_boot, tiers,
+};
 use crate::model::topology::{self, Device, Topology, format_cpulist};
 use crate::model::turns::DeviceInterrupts;
 use crate::model::units::{CpuId, NodeId};
@@ -46,7 +48,11 @@ const TIER: [Named; 4] = [
     ("demoted/s", &tiers::DEMOTED),
     ("candidates/s", &tiers::CANDIDATES),
 ];
-const MONITORED: [Named; 2] = [("all", &cache_use::NODE_MBM), ("local", &cache_use::NODE_MBM_LOCAL)];
+const MONITORED: [Named; 3] = [
+    ("all", &cache_use::NODE_MBM),
+    ("local", &cache_use::NODE_MBM_LOCAL),
+    ("bytes in L3", &cache_use::NODE_OCCUPANCY),
+];
 const DRAM: [Named; 3] = [("read", &dram::READ), ("write", &dram::WRITE), ("busy", &dram::BUSY)];
 const ACCESSES: [Named; 2] = [("local", &node::LMA_PER_S), ("remote", &node::RMA_PER_S)];
 const RECLAIM: [Named; 3] = [
@@ -214,6 +220,7 @@ fn swap(snapshot: &Snapshot) -> String {
 }
 
 fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
+    let written = disks::written_back(snapshot).unwrap_or_default();
     let device = |device: &Device| {
         let nodes = format_cpulist(device.irq_nodes.iter().map(|node| node.0));
         let interrupts = match snapshot.interrupts_of(device) {
@@ -225,7 +232,9 @@ fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
             holders if holders.is_empty() => holders,
             holders => format!(", held by {holders}"),
         };
-        format!("{} ({}{interrupts}{holders})", clean_str(&device.name), device.class.name())
+        let written = device.pci.as_deref().and_then(|address| snapshot.rate(*written.get(address)?).ok());
+        let written = written.map_or_else(String::new, |rate| format!(", {}/s written back", bytes(rate)));
+        format!("{} ({}{interrupts}{written}{holders})", clean_str(&device.name), device.class.name())
     };
     devices.iter().map(device).collect::<Vec<_>>().join(", ")
 }

@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     title: "NUMA balancing wastes CPU time",
     about: "NUMA balancing takes at least 5 % of a process's time without improving its placement.",
     not_when: &[
-        ("converging", "the process's share of remote memory has fallen by 5 percentage points"),
+        ("converging", "the remote share of the process's memory has fallen by 5 percentage points or more"),
         ("starting", "the process is younger than 120 s: its first scans are always fast"),
         ("tiering", "NUMA balancing promotes pages from nodes without CPUs"),
         ("small", "NUMA balancing takes less than a tenth of a CPU"),

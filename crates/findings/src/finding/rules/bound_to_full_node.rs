@@ -236,7 +236,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
         commands.extend(env::bind(&environment, &cpus, &wider, pid, unified));
         undo.extend(env::at_once(env::bind(&environment, &cpus, from, pid, unified)));
     } else if let Some(pid) = pid {
-        let words = format!("moves all of its memory to {}, where {} are free", nodes(to), bytes(free));
+        let words = format!("moves all of its memory to {}, where {} are available", nodes(to), bytes(free));
         // Of a group only some processes would move, and memory cannot leave a cpuset.
         let fits = of.task().is_some_and(|task| (task.rss_bytes as f64) <= free * 0.85);
         if fits && by_policy {
@@ -257,7 +257,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     }
     Advice {
         sentence: sentence(format!(
-            "{label} is limited to memory of {}, where none is left; {} are free on {}.",
+            "{label} is limited to memory of {}, which is below its low watermark; {} are available on {}.",
             nodes(from),
             bytes(free),
             nodes(to)

@@ -98,8 +98,9 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
             view.evidence("mem_pct_by_node", subject.clone(), on)
                 .error(placed.error)
                 .on(mems[0])
+                .over_nodes(&mems)
                 .note(Note::Placement),
-            view.evidence("run_pct_by_node", subject, placed.run_pct(&cpus)).on(cpus[0]),
+            view.evidence("run_pct_by_node", subject, placed.run_pct(&cpus)).on(cpus[0]).over_nodes(&cpus),
         ],
         facts: Facts { cpus, mems },
     })

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::super::command::{Command, Scope, When};
-use super::super::fit::fits;
+use super::super::cores::Region;
+use super::super::fit::{fits, memory_room, works_in};
 use super::super::rule::{Condition, Group, Hold, Limit, Rule, Seen, Unmet};
 use super::super::text::{bytes, name, nodes, pct, sentence};
 use super::super::view::{SubjectRef, View, need};
@@ -13,7 +14,7 @@ use super::spread_containers::LINES;
 use crate::metric::Metric;
 use crate::metric::disks::{
     DISK_BYTES_PER_S, DISK_FAR_PCT, DISK_REQUESTS_PER_S, PROCESS_BYTES_PER_S, PROCESS_FAR_PCT,
-    PROCESS_REQUESTS_PER_S, by_node, process_by_node,
+    PROCESS_REQUESTS_PER_S, WRITEBACK_BYTES_PER_S, by_node, process_by_node,
 };
 use crate::metric::task::RUNQ_WAIT_PCT;
 use crate::model::disks::DiskUse;
@@ -35,7 +36,14 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("several-nodes", "20 % or more of its time is on other nodes"),
         ("near", "20 % or more of its disk traffic goes to its own node or a third node"),
-        ("group", "the group is not a container, unit or machine, or its children have the finding"),
+        (
+            "group",
+            "the group is not a container, pod, machine or unit, or all its tasks are in groups below it",
+        ),
+        (
+            "writes-back",
+            "half or more of its disk traffic is write-back by kernel threads, which run anywhere",
+        ),
         ("in-container", "the disk traffic of its container is known: the container is judged instead"),
     ],
     of: &[SubjectKind::Container, SubjectKind::Process],
@@ -129,6 +137,12 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     let rates = [(DISK_BYTES_PER_S.id, moved, "bytes"), (DISK_REQUESTS_PER_S.id, requests, "requests")];
     let (metric, value, limit) = reached(view, rates)?;
     let (home, home_pct) = home_of(view, task)?;
+    if let SubjectRef::Container(row) = of {
+        let written = WRITEBACK_BYTES_PER_S.read(row, view.snapshot).ok().and_then(|value| value.number());
+        if written.is_some_and(|written| written * 2.0 >= moved) {
+            return Err(Unmet::Excused("writes-back"));
+        }
+    }
     let far = match of {
         SubjectRef::Container(row) => {
             need((DISK_FAR_PCT.value)(row, view.window))?.number().ok_or(Unmet::Quiet)?
@@ -220,8 +234,14 @@ pub(super) fn move_to(view: &View<'_>, of: &SubjectRef<'_>, node: NodeId) -> Adv
                  {RISK_OF_MOVE}"
             );
         }
-        Ok(_) => {
-            let words = format!("the program does not fit on node {node}");
+        Ok(placed) => {
+            let lacks = if !works_in(view, of, Region::Node(node)) {
+                "few idle CPUs".to_owned()
+            } else {
+                let (needed, room) = (placed.outside(&[node]), memory_room(view, &[node]));
+                format!("little room for its memory ({} for {})", bytes(room), bytes(needed))
+            };
+            let words = format!("not moved: node {node} has too {lacks}");
             commands.push(Command::words(When::NextStart, scope_of(of), words));
         }
         Err(_) => {
@@ -260,8 +280,7 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let used = if used.is_empty() { String::new() } else { format!(" ({used})") };
     Advice {
         sentence: sentence(format!(
-            "{} runs on node {home}, and {} of the {}/s that it reads and writes are on disks of node \
-             {node}{used}.",
+            "{} runs on node {home}, but {} of its {}/s of disk traffic goes to disks of node {node}{used}.",
             cores::name(view, of),
             pct(share),
             bytes(bytes_per_s)

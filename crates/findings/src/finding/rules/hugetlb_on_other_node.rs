@@ -112,7 +112,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
                 .error(placed.error)
                 .limit(view.limit("outside"))
                 .note(Note::Placement)
-                .on(placed.most(&from).unwrap_or(from[0])),
+                .on(placed.most(&from).unwrap_or(from[0]))
+                .over_nodes(&from),
             view.evidence(HUGETLB_BYTES.id, subject, pages.bytes() as f64)
                 .limit(pool.total.saturating_mul(pages.page_bytes) as f64)
                 .on(home),

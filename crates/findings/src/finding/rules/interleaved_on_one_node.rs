@@ -7,7 +7,6 @@ use super::super::text::{bytes, comm, pct, sentence};
 use super::super::view::{SubjectRef, View, input};
 use super::super::{Advice, Command, Confidence, Note, Scope, Severity, Subject, SubjectKind, When, env};
 use super::remote_after_pin::{RISK_OF_MOVE, gain_of_memory};
-use crate::metric::node::{LMA_PER_S, RMA_PER_S};
 use crate::metric::placement::{MEM_PCT_BY_NODE, REMOTE_PCT};
 use crate::model::units::NodeId;
 
@@ -96,11 +95,7 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
         return Err(Unmet::Quiet);
     }
     let row = input(view.node(home), "its node is not in the sample")?;
-    let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.node_number(metric, row));
-    let accesses = match accesses {
-        [Ok(local), Ok(remote)] => Some(local + remote),
-        _ => None,
-    };
+    let accesses = guards::node_accesses_per_s(view, row);
     if accesses.is_some_and(|count| count >= view.limit("accesses")) {
         return Err(Unmet::Quiet);
     }
@@ -117,7 +112,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
                 .error(placed.error)
                 .limit(view.limit("remote"))
                 .note(Note::Placement)
-                .on(first),
+                .on(first)
+                .over_nodes(&from),
             view.evidence("run_pct_by_node", subject, ran).limit(view.limit("home")).on(home),
             view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
         ],

@@ -23,10 +23,7 @@ pub(super) static RULE: Rule = Rule {
         ("interleave", "its policy interleaves memory or names nodes"),
         ("bound", "the process cannot use memory of the nodes where it runs"),
         ("own-policies", "memory policies set the node of its memory (unknown policies: only a note)"),
-        (
-            "shared",
-            "20 % or more of its memory is shared, but not through a large shared object of its group",
-        ),
+        ("shared", "20 % or more of its memory is shared other than through a large object of its group"),
         (
             "unused",
             "counted or sampled accesses, or NUMA balancing's scans, show that nodes without its memory do \

@@ -25,10 +25,7 @@ pub(super) static RULE: Rule = Rule {
         ("policy", "its policy interleaves memory or names nodes"),
         ("bound", "its affinity or cpuset excludes some nodes"),
         ("two-thirds", "20 % or more of its time is on other nodes"),
-        (
-            "shared",
-            "20 % or more of its memory is shared, but not through a large shared object of its group",
-        ),
+        ("shared", "20 % or more of its memory is shared other than through a large object of its group"),
         ("group", "the process shares a large object: its group is judged instead"),
         (
             "bandwidth",
@@ -142,7 +139,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
             .error(placed.error)
             .limit(view.limit("remote"))
             .note(Note::Placement)
-            .on(placed.most(&from).unwrap_or(from[0])),
+            .on(placed.most(&from).unwrap_or(from[0]))
+            .over_nodes(&from),
         view.evidence("run_pct_by_node", of.subject(), placed.run_pct(&here))
             .limit(view.limit("home"))
             .on(home),

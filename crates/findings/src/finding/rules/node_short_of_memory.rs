@@ -38,7 +38,7 @@ pub(super) const KSWAPD: Limit =
 
 pub(super) static RULE: Rule = Rule {
     id: "node-short-of-memory",
-    title: "A node has no memory left",
+    title: "A node is short of memory",
     about: "A node is at its low watermark and tasks reclaim its pages directly, while other nodes have room.",
     not_when: &[
         ("limit", "a container at its memory limit explains the reclaim"),
@@ -251,9 +251,9 @@ pub(super) fn move_largest(view: &View<'_>, node: NodeId, to: NodeId) -> Option<
 fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     let Facts { node, rate, elsewhere } = seen.facts;
     let begin =
-        format!("Node {node} has no memory left: tasks reclaim {} pages a second directly.", number(rate));
+        format!("Node {node} is short of memory: tasks reclaim {} pages a second directly.", number(rate));
     let text = match elsewhere {
-        Some((to, free)) => format!("{begin} {} are free on node {to}.", bytes(free)),
+        Some((to, free)) => format!("{begin} {} are available on node {to}.", bytes(free)),
         None => format!("{begin} No other node has room."),
     };
     let moved = elsewhere.and_then(|(to, _)| move_largest(view, node, to));

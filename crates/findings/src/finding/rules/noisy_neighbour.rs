@@ -352,8 +352,8 @@ fn advise(view: &View<'_>, of: &SubjectRef<'_>, seen: &Seen<Facts>) -> Advice {
     };
     let used = view.cpus(of);
     let mut or_else = vec![format!(
-        "The other process can do different work: compare the requests per second of both. The other process \
-         needs {} cycles per instruction, and this one {}.",
+        "The processes of this name may do different work: compare their requests per second. Those elsewhere \
+         need {} cycles per instruction (median), and this one {}.",
         number(middle),
         number(cpi)
     )];

@@ -133,7 +133,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
             .error(placed.error)
             .limit(view.limit("outside"))
             .note(Note::Placement)
-            .on(placed.most(&from).unwrap_or(from[0])),
+            .on(placed.most(&from).unwrap_or(from[0]))
+            .over_nodes(&from),
         view.evidence(WATERMARK_DISTANCE_PCT.id, Subject::Node(home), distance)
             .limit(view.limit("watermark"))
             .note(Note::AtMost),

@@ -36,7 +36,7 @@ pub(super) static RULE: Rule = Rule {
         ("moving", "its placement is already changing"),
         (
             "shared",
-            "20 % or more of its memory is shared, but not through a large shared object of its group (only \
+            "20 % or more of its memory is shared other than through a large object of its group (only \
              a note)",
         ),
         (
@@ -180,9 +180,16 @@ pub(super) fn stayed_behind(
             .error(placed.error)
             .limit(view.limit("outside"))
             .note(Note::Placement)
-            .on(placed.most(from).unwrap_or(home[0])),
-        view.evidence("run_pct_by_node", subject, placed.run_pct(home)).limit(view.limit("home")).on(home[0]),
-        view.evidence("mem_free_bytes", Subject::Node(home[0]), room).limit(bytes).note(Note::Room),
+            .on(placed.most(from).unwrap_or(home[0]))
+            .over_nodes(from),
+        view.evidence("run_pct_by_node", subject, placed.run_pct(home))
+            .limit(view.limit("home"))
+            .on(home[0])
+            .over_nodes(home),
+        view.evidence("mem_free_bytes", Subject::Node(home[0]), room)
+            .limit(bytes)
+            .note(Note::Room)
+            .over_nodes(home),
     ]
 }
 

@@ -109,7 +109,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
                 .error(placed.error)
                 .limit(view.limit("share"))
                 .note(Note::Placement)
-                .on(first),
+                .on(first)
+                .over_nodes(&from),
             view.evidence("mem_free_bytes", Subject::Node(home), room).limit(away).note(Note::Room),
         ]
         .into_iter()

@@ -11,7 +11,6 @@ use super::super::view::{SubjectRef, View, cpus_of_files, input, mems_of_files};
 use super::super::{Advice, Command, Confidence, Evidence, Note, Severity, Subject, env};
 use super::spread_over_nodes::{self, Facts};
 use crate::metric::placement::CONTAINER_REMOTE_PCT;
-use crate::metric::task::{LMA_PER_S, RMA_PER_S};
 use crate::model::sample::CgroupMode;
 use crate::model::topology::parse_cpulist;
 use crate::model::units::NodeId;
@@ -141,9 +140,8 @@ pub(super) fn look(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Res
         return Err(Unmet::Quiet);
     };
     let rest = 100.0 * (1.0 - 1.0 / set.len() as f64);
-    let accesses = [&LMA_PER_S, &RMA_PER_S].map(|metric| view.number(metric, of).unwrap_or(0.0));
     if remote - rest < view.limit("remote")
-        || accesses.iter().sum::<f64>() >= view.limit("accesses") * set.len() as f64
+        || guards::accesses_per_s(view, of) >= view.limit("accesses") * set.len() as f64
     {
         return Err(Unmet::Quiet);
     }
@@ -165,7 +163,8 @@ pub(super) fn look(view: &View<'_>, of: &SubjectRef<'_>, row: &Container) -> Res
         witness,
         view.evidence("mem_free_bytes", Subject::Node(set[0]), memory_room(view, &set))
             .limit(away)
-            .note(Note::Room),
+            .note(Note::Room)
+            .over_nodes(&set),
     ];
     let severity = if policies.is_some() { Severity::Warning } else { Severity::Info };
     evidence.extend(policies);
@@ -203,8 +202,7 @@ pub(super) fn advise(view: &View<'_>, of: &SubjectRef<'_>, row: &Container, seen
         runs: format!("{} runs", view.identity(of).label),
         placed: &placed,
         remote: CONTAINER_REMOTE_PCT.id,
-        or_else: "If its processes use only memory of their own node, node_migrations_per_s is low, and \
-                  hint_remote_pct of each is near 0.",
+        or_else: "If its processes use only memory of their own node, then node_migrations_per_s is low and hint_remote_pct of each process is near 0.",
     };
     spread_over_nodes::advise_fewer(view, of, seen, &subject, commands, undo)
 }

@@ -29,10 +29,7 @@ pub(super) static RULE: Rule = Rule {
         ),
         ("bound", "its affinity or cpuset excludes some nodes"),
         ("converging", "its placement is changing"),
-        (
-            "shared",
-            "20 % or more of its memory is shared, but not through a large shared object of its group",
-        ),
+        ("shared", "20 % or more of its memory is shared other than through a large object of its group"),
         ("group", "the process shares a large object: its group is judged instead"),
         (
             "bandwidth",
@@ -150,7 +147,8 @@ fn look(view: &View<'_>, of: &SubjectRef<'_>) -> Result<Seen<Facts>, Unmet> {
     evidence.push(
         view.evidence("mem_free_bytes", super::super::Subject::Node(set[0]), memory_room(view, &set))
             .limit(away)
-            .note(Note::Room),
+            .note(Note::Room)
+            .over_nodes(&set),
     );
     let severity = if is_warned { Severity::Warning } else { Severity::Info };
     evidence.extend(meant);

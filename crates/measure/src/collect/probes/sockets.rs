@@ -49,7 +49,7 @@ impl Sender for SocketKey {
 fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     let mut open = object::open("sockets", SocketsSkelBuilder::default())?;
     let cpu_topo = shared.maps()?.cpu_topo;
-    open.maps.cpu_topo.reuse_fd(cpu_topo).context("sharing the places of CPUs")?;
+    open.maps.cpu_topo.reuse_fd(cpu_topo).context("sharing the table of CPU places with the BPF program")?;
     let skel = object::load("sockets", open)?;
     let programs = Attached::all(skel, "loaded, attached to sock_recv_length and sock_send_length")?;
     Ok(Box::new(SocketProbe { programs, state: RefCell::default() }))

@@ -225,6 +225,46 @@ mod tests {
         assert!(many.places.is_empty());
     }
 
+    proptest::proptest! {
+        /// Whatever the machine is like, each CPU has one place, on its node: time by place adds up to the time by node, also after
+        /// a CPU went offline and came back.
+        #[test]
+        fn places_add_up_to_nodes(
+            cpus in proptest::collection::vec((0..4u32, 0..3i32, 0..6u32), 1..40),
+            gone in 0..40usize,
+        ) {
+            let mut topology = machine(&cpus);
+            topology.possible_nodes = 4;
+            topology.divide(Division::Places).unwrap();
+            let sums = |topology: &Topology| {
+                let (mut by_node, mut of_places) = ([0u64; 4], [0u64; 4]);
+                for cpu in topology.online_cpus() {
+                    let (node, place) = topology.node_and_place(cpu.id);
+                    let ns = 1u64 << cpu.id.0;
+                    by_node[node as usize] += ns;
+                    let owner = match topology.places.get(place as usize) {
+                        Some(place) => place.node.unwrap().0,
+                        None => place,
+                    };
+                    of_places[owner as usize] += ns;
+                }
+                (by_node, of_places)
+            };
+            let check = |topology: &Topology| {
+                let (by_node, of_places) = sums(topology);
+                assert_eq!(by_node, of_places);
+            };
+            check(&topology);
+            let gone = gone % cpus.len();
+            for online in [false, true] {
+                let before = topology.places.clone();
+                topology.cpus[gone].online = online;
+                topology.divide_as(&before);
+                check(&topology);
+            }
+        }
+    }
+
     #[test]
     fn many_places_need_a_request_and_too_many_are_refused() {
         let of = |count: u32| machine(&(0..count).map(|llc| (0, 0, llc)).collect::<Vec<_>>());

@@ -9,14 +9,15 @@ use super::facts::Reasons;
 use crate::metric::held_devices::{self, HeldDevice};
 use crate::metric::host::HOST_METRICS;
 use crate::metric::matrix::PAIR_METRICS;
-use crate::metric::{Value, balancing, on_cpus, pages, task};
+use crate::metric::{Value, balancing, disks, on_cpus, pages, task};
 use crate::model::event::Event;
 use crate::model::sample::Missing;
 use crate::model::units::NodeId;
 use crate::overhead::Cost;
 use crate::snapshot::{RowKind, Snapshot};
+use crate::text::json::number;
 
-/// The key `devices`: accelerators. Reasons for a missing value are beside it.
+/// The key `devices`: accelerators, and disks to which kernel threads wrote. Reasons for a missing value are beside it.
 pub(super) fn devices(snapshot: &Snapshot) -> Vec<Json> {
     let words = |why: &Missing| crate::text::clean_str(&why.to_string());
     let device = |device: HeldDevice| {
@@ -34,7 +35,23 @@ pub(super) fn devices(snapshot: &Snapshot) -> Vec<Json> {
         }
         object
     };
-    held_devices::devices(snapshot).into_iter().map(device).collect()
+    held_devices::devices(snapshot).into_iter().map(device).chain(written_to(snapshot)).collect()
+}
+
+/// Disks to which kernel threads wrote in the interval.
+fn written_to(snapshot: &Snapshot) -> impl Iterator<Item = Json> {
+    let topology = &snapshot.host.topology;
+    let written = disks::written_back(snapshot).unwrap_or_default();
+    written.into_iter().map(|(address, bytes)| {
+        let mut all = topology.nodes.iter().flat_map(|node| &node.devices).chain(&topology.unplaced_devices);
+        let disk = all.find(|device| device.pci.as_deref() == Some(address));
+        json!({
+            "name": crate::text::clean_str(disk.map_or(address, |disk| &disk.name)),
+            "pci": crate::text::clean_str(address),
+            "node": disk.and_then(|disk| disk.node).map(|node| node.0),
+            "writeback_bytes_per_s": snapshot.rate(bytes).ok().map(number),
+        })
+    })
 }
 
 /// The key `host`.

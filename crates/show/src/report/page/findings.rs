@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{View, moment};
 use crate::finding::details::{Content, Paragraph, Section, details};
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, FindingKey, Severity};
 use crate::report::{Report, words};
 use crate::text::{one_line, plural};
 
@@ -67,6 +67,17 @@ pub(super) fn buckets(report: &Report, finding: &Finding) -> (usize, usize) {
     (first, last.max(first + 1))
 }
 
+/// The number of a cause that is on the page, with its place; else its key.
+fn because(report: &Report, cause: &FindingKey) -> Markup {
+    let number = shown(report).find(|(_, other)| other.key == *cause).map(|(number, _)| number);
+    html! {
+        @match number {
+            Some(number) => a href=(format!("#f{number}")) { "F" (number) },
+            None => (one_line(&cause.to_string())),
+        }
+    }
+}
+
 fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Markup {
     let report = view.report;
     let (sign, word) = words::severity(finding.severity);
@@ -88,7 +99,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                 p.muted.whose {
                     (finding.title) ": " (one_line(&finding.identity.label))
                     @if let Some(container) = &finding.identity.container { " in " (one_line(container)) }
-                    @if let Some(cause) = &finding.because_of { ", because of " (one_line(&cause.to_string())) }
+                    @if let Some(cause) = &finding.because_of { ", because of " (because(report, cause)) }
                     @if finding.times > 1 { ", " (finding.times) " times" }
                 }
                 @for paragraph in part(Section::Gain).filter(|paragraph| words_of(paragraph) != "not known") { p { b { "To gain: " } (words_of(paragraph)) } }
@@ -103,7 +114,7 @@ fn one(view: &View<'_>, number: usize, finding: &Finding, is_open: bool) -> Mark
                             (Section::Check, "Check"),
                             (Section::Stop, "Roll back if"),
                             (Section::Risk, "Risk"),
-                            (Section::Else, "Other explanations"),
+                            (Section::Else, "Other causes"),
                         ] {
                             @for paragraph in part(section) {
                                 @match &paragraph.content {
