@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::Plan;
 use crate::cgroups::Groups;
-use crate::hotpath::{TWO, Watcher, pipe, run_time_of};
+use crate::hotpath::{EMPTY, TWO, Watcher, pipe, run_time_of};
 use crate::numbers::{Spread, median};
 use crate::process::Process;
 use crate::refresh::{on_screen, stream};
@@ -62,7 +62,7 @@ fn scope(plan: &Plan, report: &mut Report, groups: &Groups) -> Result<()> {
     let rounds = if plan.quick { 3 } else { 9 };
     let one = groups.path(0).display().to_string();
     let watchers = [
-        Watcher::Empty,
+        EMPTY,
         Watcher::Ours("numatop-ng, a scope of one container, no counters", ""),
         Watcher::Ours("the same, 2 counters", TWO),
     ];

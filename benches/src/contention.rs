@@ -7,7 +7,7 @@ use std::thread;
 use anyhow::{Context, Result, ensure};
 
 use crate::Plan;
-use crate::hotpath::{TWO, Watcher, pipe_on, run_time_of};
+use crate::hotpath::{EMPTY, TWO, Watcher, pipe_on, run_time_of};
 use crate::numbers::{Spread, median};
 use crate::process::{Process, pinned};
 use crate::report::{Cell, Report, Table};
@@ -15,11 +15,8 @@ use crate::report::{Cell, Report, Table};
 /// The most that a switch may cost more while the other CPU switches, times what the empty program does.
 const LIMIT: f64 = 1.1;
 
-const WATCHERS: [Watcher; 3] = [
-    Watcher::Empty,
-    Watcher::Ours("numatop-ng, no counters", ""),
-    Watcher::Ours("numatop-ng, 2 counters", TWO),
-];
+const WATCHERS: [Watcher; 3] =
+    [EMPTY, Watcher::Ours("numatop-ng, no counters", ""), Watcher::Ours("numatop-ng, 2 counters", TWO)];
 
 /// The load of the second CPU.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapMut, OpenObject};
 use numatop_ng::sys::perf_event_open;
 
-/// The work of a program at a context switch.
+/// The work of a program at a context switch, or at a page allocation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Does {
     Nothing,
@@ -17,20 +17,22 @@ pub enum Does {
     FindRecord,
     /// It reads `cpu-clock` and `page-faults` as well.
     ReadCounters,
+    /// Nothing, at a page allocation.
+    NothingAtPages,
 }
 
-/// A program at context switches. It is detached when this goes away.
-pub struct AtSwitch {
+/// A program at its hook. It is detached when this goes away.
+pub struct Program {
     // The link goes before the program it belongs to.
     _link: Link,
     _skel: Box<EmptySkel<'static>>,
     _counters: Vec<OwnedFd>,
 }
 
-impl AtSwitch {
+impl Program {
     /// # Errors
     /// The program is not permitted, or a counter cannot be opened.
-    pub fn attach(does: Does) -> Result<AtSwitch> {
+    pub fn attach(does: Does) -> Result<Program> {
         // A few bytes for each round: the skeleton borrows its object for as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = EmptySkelBuilder::default().open(object)?;
@@ -52,9 +54,10 @@ impl AtSwitch {
             Does::Nothing => &skel.progs.sched_switch_empty,
             Does::FindRecord => &skel.progs.sched_switch_record,
             Does::ReadCounters => &skel.progs.sched_switch_counters,
+            Does::NothingAtPages => &skel.progs.mm_page_alloc_empty,
         };
-        let link = program.attach().context("attaching at sched_switch")?;
-        Ok(AtSwitch { _link: link, _skel: Box::new(skel), _counters: counters })
+        let link = program.attach().context("attaching the program")?;
+        Ok(Program { _link: link, _skel: Box::new(skel), _counters: counters })
     }
 }
 
@@ -76,7 +79,7 @@ fn count(map: &MapMut<'_>, event: u32, cpus: usize) -> Result<Vec<OwnedFd>> {
     Ok(opened)
 }
 
-pub use skel::{EmptySkel, EmptySkelBuilder};
+use skel::{EmptySkel, EmptySkelBuilder};
 
 mod skel {
     #![allow(warnings, clippy::all, unsafe_code, reason = "generated")]

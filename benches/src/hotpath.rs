@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use crate::Plan;
-use crate::empty::{AtSwitch, Does};
+use crate::empty::{Does, Program};
 use crate::numbers::{Spread, median};
 use crate::process::{Process, children_cpu_time, pinned};
 use crate::progs::{self, PerSwitch, RunTime};
@@ -27,8 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The tool that watches the load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watcher {
-    Empty,
-    /// A program that does only a part of what ours does.
+    /// A program that does nothing, or only a part of what ours does.
     Part(&'static str, Does),
     /// numatop-ng with a list of events; of everything, or of a process that is not the load.
     Ours(&'static str, &'static str),
@@ -43,11 +42,14 @@ pub enum Watcher {
     Run(&'static str, &'static str),
 }
 
+/// The program that all others are compared with.
+pub const EMPTY: Watcher = Watcher::Part("empty program", Does::Nothing);
+
 /// Two counters that every machine has.
 pub const TWO: &str = "cpu-clock,page-faults";
 
 const WATCHERS: [Watcher; 15] = [
-    Watcher::Empty,
+    EMPTY,
     Watcher::Ours("numatop-ng, no counters", ""),
     Watcher::Ours("numatop-ng, 2 counters", TWO),
     Watcher::Ours("numatop-ng, 4 counters", "cpu-clock,page-faults,task-clock,cpu-migrations"),
@@ -73,7 +75,7 @@ const RUN: &str = "numatop-ng run of the load, 2 counters";
 /// A watcher at work. It is detached when this goes away.
 enum Watching {
     Own {
-        _program: AtSwitch,
+        _program: Program,
     },
     Program(Process),
     /// perf, which counts without a program, or a tool that runs the load itself.
@@ -83,7 +85,6 @@ enum Watching {
 impl Watcher {
     pub fn name(self) -> &'static str {
         match self {
-            Watcher::Empty => "empty program",
             Watcher::Part(name, _)
             | Watcher::Ours(name, _)
             | Watcher::OutOfScope(name, _)
@@ -119,8 +120,7 @@ impl Watcher {
     /// `delay`: seconds between two refreshes of numatop-ng. `scope`: flags that say what it watches.
     fn start(self, plan: &Plan, delay: &str, scope: &[&str]) -> Result<Watching> {
         let mut command = match self {
-            Watcher::Empty => return Ok(Watching::Own { _program: AtSwitch::attach(Does::Nothing)? }),
-            Watcher::Part(_, does) => return Ok(Watching::Own { _program: AtSwitch::attach(does)? }),
+            Watcher::Part(_, does) => return Ok(Watching::Own { _program: Program::attach(does)? }),
             Watcher::Peer(tool) => pinned(beside(), tool),
             Watcher::Ours(_, events) | Watcher::OutOfScope(_, events) => {
                 let mut command = pinned(beside(), &plan.binary.to_string_lossy());

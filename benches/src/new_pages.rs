@@ -1,21 +1,18 @@
 //! The cost of a page allocation while the tool counts the nodes of new pages: ns in its program, and time to touch a page.
 
 use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, OpenObject};
 use numatop_ng::collect::probes::page_allocs::PageBudget;
 use numatop_ng::host::clock::thread_time;
 use numatop_ng::source::Source;
 use numatop_ng::source::live::{LiveOptions, LiveSource};
 
 use crate::Plan;
-use crate::empty::{EmptySkel, EmptySkelBuilder};
+use crate::empty::{Does, Program};
 use crate::numbers::{Spread, median};
 use crate::process::pin_thread;
 use crate::progs::{self, Counted, RunTime};
@@ -48,7 +45,7 @@ const WATCHERS: [(Watcher, &str); 4] = [
 /// A watcher at work; detached when this goes away.
 enum Watching {
     Nothing,
-    Empty { _link: Link, _skel: Box<EmptySkel<'static>> },
+    Empty { _program: Program },
     Ours(Box<LiveSource>),
 }
 
@@ -56,14 +53,7 @@ impl Watcher {
     fn start(self) -> Result<Watching> {
         match self {
             Watcher::Nothing => Ok(Watching::Nothing),
-            Watcher::Empty => {
-                // A few bytes for each round: the skeleton borrows its object for as long as it lives.
-                let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-                let open = EmptySkelBuilder::default().open(object)?;
-                let skel = open.load().context("loading the empty programs")?;
-                let link = skel.progs.mm_page_alloc_empty.attach().context("attaching the empty program")?;
-                Ok(Watching::Empty { _link: link, _skel: Box::new(skel) })
-            }
+            Watcher::Empty => Ok(Watching::Empty { _program: Program::attach(Does::NothingAtPages)? }),
             Watcher::Ours(page_budget) => {
                 let options = LiveOptions { count_pages: true, page_budget, ..LiveOptions::default() };
                 Ok(Watching::Ours(Box::new(LiveSource::start(options)?)))

@@ -122,6 +122,11 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Sockets, or L3 domains, where they are not the nodes.
+    pub fn sets(&self, kind: SetKind) -> impl Iterator<Item = &CpuSet> + Clone {
+        self.cpu_sets.iter().filter(move |set| set.kind == kind)
+    }
+
     /// The same without rows of tasks, containers and senders to disks.
     #[must_use]
     pub fn machine(&self) -> Snapshot {

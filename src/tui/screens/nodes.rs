@@ -254,9 +254,10 @@ impl Screen for Nodes {
         if let Some(snapshot) = state.snapshot() {
             self.list.arrange(snapshot, height, |_| true, usize::MAX);
             // Caches that are the sockets would say the same twice.
-            let sockets = || snapshot.cpu_sets.iter().filter(|set| set.kind == SetKind::Socket);
-            let is_new =
-                |set: &CpuSet| set.kind == SetKind::Socket || sockets().all(|socket| socket.cpus != set.cpus);
+            let is_new = |set: &CpuSet| {
+                set.kind == SetKind::Socket
+                    || snapshot.sets(SetKind::Socket).all(|socket| socket.cpus != set.cpus)
+            };
             self.sets.arrange(snapshot, height, is_new, usize::MAX);
             let wanted = self.wanted.take().map(|id| (SetKind::Socket, id));
             let at = wanted.and_then(|wanted| self.sets.keys().iter().position(|key| *key == wanted));

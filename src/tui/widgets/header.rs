@@ -167,11 +167,11 @@ fn of_machine(snapshot: &Snapshot) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// `2 sockets, 16 L3`: those that are not the nodes.
+/// Sockets and L3 domains where they differ from the nodes: `2 sockets, 16 L3`.
 fn sets(snapshot: &Snapshot) -> Option<String> {
-    let of = |kind| snapshot.cpu_sets.iter().filter(|set| set.kind == kind).count();
-    let sockets = Some(of(SetKind::Socket)).filter(|count| *count > 0).map(|count| plural(count, "socket"));
-    let llcs = Some(of(SetKind::Llc)).filter(|count| *count > 0).map(|count| format!("{count} L3"));
+    let some = |kind| Some(snapshot.sets(kind).count()).filter(|count| *count > 0);
+    let sockets = some(SetKind::Socket).map(|count| plural(count, "socket"));
+    let llcs = some(SetKind::Llc).map(|count| format!("{count} L3"));
     let sets: Vec<String> = sockets.into_iter().chain(llcs).collect();
     (!sets.is_empty()).then(|| sets.join(", "))
 }

@@ -8,15 +8,15 @@ pub mod self_check;
 pub mod spe;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program};
 
-use super::object;
 use super::sampler::{self, CpuLinks, SampleRing, ring_bytes};
 use super::skel::access::{AccessSkel, AccessSkelBuilder};
+use super::{maps, object};
 use crate::access::decode_x86::{self, RSP};
 use crate::access::sample::{EventAccess, RawSample, Registers, Stack, Touch, UserState};
 use crate::access::{code_x86, decode_a64};
@@ -85,7 +85,7 @@ impl AccessProbe {
     /// Loading failed.
     pub fn load(records: &OwnedFd, hz: u32, cpus: u32) -> Result<AccessProbe> {
         let mut open = object::open("access", AccessSkelBuilder::default())?;
-        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        maps::share(&mut open.maps.task_recs, records)?;
         open.maps.samples.set_max_entries(ring_bytes(cpus, RING_PER_CPU, RING_MAX))?;
         let skel = object::load("access", open)?;
         let ring = SampleRing::new(&skel.maps.samples, "memory samples", parse)?;

@@ -2,15 +2,15 @@
 //! hot spots are shown. Dropping it removes it from the kernel.
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result};
 use libbpf_rs::Program;
 use libbpf_rs::skel::Skel;
 
-use super::object;
 use super::sampler::{CpuLinks, SampleRing, ring_bytes};
 use super::skel::hot::{HotSkel, HotSkelBuilder};
+use super::{maps, object};
 use crate::model::event::Event;
 use crate::model::sample::Comm;
 use crate::model::stacks::{BuildId, Frame, Stack};
@@ -81,7 +81,7 @@ impl HotProbe {
         let mut open = object::open("hot", HotSkelBuilder::default())?;
         let rodata = open.maps.rodata_data.as_deref_mut().context("hot.bpf.o has no section .rodata")?;
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
-        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        maps::share(&mut open.maps.task_recs, records)?;
         open.maps.samples.set_max_entries(ring_bytes(cpus.len() as u32, RING_PER_CPU, RING_MAX))?;
         let skel = object::load("hot", open)?;
         let ring = SampleRing::new(&skel.maps.samples, "stacks", parse)?;

@@ -8,6 +8,7 @@ use std::mem::size_of;
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, ensure};
+use libbpf_rs::OpenMapMut;
 use libbpf_rs::libbpf_sys::BTF_INT_SIGNED;
 
 use crate::model::event::{Event, Role};
@@ -17,6 +18,14 @@ use crate::model::topology::Topology;
 use crate::model::units::NodeId;
 use crate::model::wire::{Moves, NodeCounts, Rec, SIBLINGS};
 use crate::sys::{Btf, KeyAndValue, Mapping};
+
+/// Has an object that is not loaded yet use the task storage map.
+///
+/// # Errors
+/// The errno of libbpf.
+pub(super) fn share(map: &mut OpenMapMut<'_>, records: &impl AsFd) -> Result<()> {
+    map.reuse_fd(records.as_fd()).context("sharing the task storage map")
+}
 
 /// The parts of a record besides its fixed head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

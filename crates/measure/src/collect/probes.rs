@@ -13,7 +13,7 @@ mod uses;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -21,7 +21,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, Object, Program};
 
 use self::page_allocs::PageBudget;
-use super::maps::RecordLayout;
+use super::maps::{self, RecordLayout};
 use super::object;
 use super::placement::objects::{Drawn, Wanted};
 use super::sched::{SchedProbe, SharedMaps};
@@ -268,7 +268,7 @@ where
     let mut open = object::open(name, builder)?;
     let records = open.open_object_mut().maps_mut().find(|map| map.name() == "task_recs");
     let mut records = records.with_context(|| format!("{name}.bpf.o has no map task_recs"))?;
-    records.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut records, shared.records)?;
     Ok(Box::new(Attached::all(object::load(name, open)?, "loaded and attached")?))
 }
 

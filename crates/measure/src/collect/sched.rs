@@ -9,7 +9,7 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program, ProgramInput};
 
 use super::cpu_states::CpuStates;
-use super::maps::{NodeMatrix, PlaceMovesMaps, RecordLayout};
+use super::maps::{self, NodeMatrix, PlaceMovesMaps, RecordLayout};
 use super::object;
 use super::skel::sched::{SchedSkel, SchedSkelBuilder};
 use crate::host::kernel;
@@ -81,7 +81,7 @@ impl SchedProbe {
             (rodata.cycles_slot, rodata.instructions_slot) = (cycles, instructions);
         }
         rodata.cgroup_subsys = cgroup_subsys.map_or(-1, |index| index as i32);
-        open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+        maps::share(&mut open.maps.task_recs, records)?;
         open.maps.cpus.set_max_entries(cpus)?;
         open.maps.cpu_topo.set_max_entries(cpus)?;
         open.maps.cores.set_max_entries(cpus)?;

@@ -1,6 +1,6 @@
 //! The task probe: loads `tasks.bpf.c`, walks over tasks for rows that changed, empties the exit ring.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
@@ -8,10 +8,10 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, MapFlags, Program, RingBuffer, RingBufferBuilder};
 
 use super::cpu_masks::CpuMasks;
-use super::object;
 use super::round::{Round, Rounds, Walk, marked};
 use super::sched::SchedProbe;
 use super::skel::tasks::{TasksSkel, TasksSkelBuilder, types};
+use super::{maps, object};
 use crate::container::scope::Scope;
 use crate::host::privileges::Privileges;
 use crate::host::types::Types;
@@ -330,7 +330,7 @@ fn load(
     open.progs.on_tree_walk.set_autoload(has_trees);
     open.maps.tree_members.set_max_entries(if has_trees { TREE_WORDS } else { 1 })?;
     let shared = sched.shared_maps();
-    open.maps.task_recs.reuse_fd(records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut open.maps.task_recs, records)?;
     open.maps.cpus.reuse_fd(shared.cpus).context("sharing the per-CPU state")?;
     open.maps.cpu_topo.reuse_fd(shared.cpu_topo).context("sharing the table of places of CPUs")?;
     open.maps.dirty_tasks.reuse_fd(shared.dirty_tasks).context("sharing the table of threads that ran")?;

@@ -30,12 +30,12 @@ pub fn devices(snapshot: &Snapshot) -> Vec<HeldDevice> {
     let topology = &snapshot.host.topology;
     let held = held(snapshot);
     let functions: BTreeSet<&String> = held.values().flat_map(|one| &one.functions).collect();
-    let all = topology.nodes.iter().flat_map(|node| &node.devices).chain(&topology.unplaced_devices);
     let is_one = |device: &&Device| {
         matches!(device.class, DeviceClass::Gpu | DeviceClass::Accelerator)
             || device.pci.as_ref().is_some_and(|address| functions.contains(address))
     };
-    let mut rows: Vec<HeldDevice> = all.filter(is_one).map(|device| of_machine(device, snapshot)).collect();
+    let mut rows: Vec<HeldDevice> =
+        topology.devices().filter(is_one).map(|device| of_machine(device, snapshot)).collect();
     let known: BTreeSet<String> = rows.iter().filter_map(|row| row.pci.clone()).collect();
     let others = held.values().filter(|one| !one.functions.iter().any(|address| known.contains(address)));
     rows.extend(others.map(|one| other(one, snapshot)));

@@ -28,16 +28,12 @@ pub enum Demand {
 impl Demand {
     /// The needs of these columns, and of others that rows are sorted by.
     pub fn of<'a, R: 'static>(columns: impl IntoIterator<Item = &'a &'static Metric<R>>) -> Demand {
-        let needs = columns.into_iter().flat_map(|metric| metric.traits.needs);
-        Demand::Only(needs.copied().collect())
+        Demand::Only(needs_of(columns))
     }
 
     /// The demand of a live view with these columns, sorted by one of them or another.
     pub fn screen<'a>(columns: impl IntoIterator<Item = &'a &'static Metric<Task>>) -> Demand {
-        match Demand::of(columns) {
-            Demand::Only(named) => Demand::Screen(named),
-            demand => demand,
-        }
+        Demand::Screen(needs_of(columns))
     }
 
     /// The same demand, once it is known how many nodes the machine has.
@@ -53,6 +49,10 @@ impl Demand {
             Demand::Only(facilities) => facilities.contains(&facility),
         }
     }
+}
+
+fn needs_of<'a, R: 'static>(columns: impl IntoIterator<Item = &'a &'static Metric<R>>) -> BTreeSet<Facility> {
+    columns.into_iter().flat_map(|metric| metric.traits.needs).copied().collect()
 }
 
 /// Facilities of programs that run at each request to a disk or a socket. Findings look at them where there are several nodes.

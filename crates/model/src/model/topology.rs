@@ -215,6 +215,11 @@ impl Topology {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
     }
 
+    /// All devices: those of nodes, then those whose node is not known.
+    pub fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.nodes.iter().flat_map(|node| &node.devices).chain(&self.unplaced_devices)
+    }
+
     /// The online node of this id.
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.binary_search_by_key(&id, |node| node.id).ok().map(|index| &self.nodes[index])

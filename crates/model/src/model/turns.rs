@@ -190,7 +190,7 @@ pub struct CacheUse {
     pub occupancy_bytes: Reading<u64>,
     /// Bytes per second between the cache and all memory (MBM total), between the last two readings of each file.
     pub total_bytes_per_s: Reading<u64>,
-    /// Bytes per second between the cache and the memory of its own node (MBM local).
+    /// Bytes per second between the cache and the memory of the same node (MBM local).
     pub local_bytes_per_s: Reading<u64>,
 }
 

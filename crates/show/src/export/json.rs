@@ -232,7 +232,7 @@ impl RowTables {
         self.tasks.settle(snapshot, tasks.iter().copied());
         self.nodes.settle(snapshot, snapshot.nodes.iter());
         for (kind, table) in &mut self.sets {
-            table.settle(snapshot, snapshot.cpu_sets.iter().filter(|set| set.kind == *kind));
+            table.settle(snapshot, snapshot.sets(*kind));
         }
         self.containers.settle(snapshot, snapshot.containers.iter());
     }
@@ -264,9 +264,8 @@ impl RowTables {
         let rows = snapshot.nodes.iter().map(|node| (node, node.raw.id.into()));
         list(&mut self.nodes, rows, (text, out), snapshot, reasons)?;
         for (kind, table) in &mut self.sets {
-            let sets = || snapshot.cpu_sets.iter().filter(|set| set.kind == *kind);
-            if sets().next().is_some() {
-                let rows = sets().map(|set| (set, set.id.into()));
+            if snapshot.sets(*kind).next().is_some() {
+                let rows = snapshot.sets(*kind).map(|set| (set, set.id.into()));
                 list(table, rows, (text, out), snapshot, reasons)?;
             }
         }

@@ -183,7 +183,7 @@ impl Rows for PlaceSelection {
     fn settle(&mut self, _: &HostFacts) {}
 
     fn rows<'a>(&self, snapshot: &'a Snapshot) -> Vec<&'a CpuSet> {
-        self.of.ordered(snapshot.cpu_sets.iter().filter(|set| set.kind == self.kind), snapshot)
+        self.of.ordered(snapshot.sets(self.kind), snapshot)
     }
 
     fn why_empty(&self, host: &HostFacts) -> Option<&'static str> {

@@ -175,7 +175,7 @@ impl<S: Rows> Export for Text<S> {
 
 /// Nodes, and the sockets and L3 domains that are not the nodes.
 fn places(snapshot: &Snapshot) -> String {
-    let of = |kind| snapshot.cpu_sets.iter().filter(|set| set.kind == kind).count();
+    let of = |kind| snapshot.sets(kind).count();
     let kinds = [(of(SetKind::Socket), "socket"), (of(SetKind::Llc), "L3 domain")];
     let more = kinds.into_iter().filter(|(count, _)| *count > 0).map(|(count, noun)| plural(count, noun));
     let all: Vec<String> = [plural(snapshot.nodes.len(), "node")].into_iter().chain(more).collect();

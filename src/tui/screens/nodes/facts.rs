@@ -2,6 +2,8 @@
 //!
 //! The first of them do not fit into the table of a narrow screen.
 
+use std::collections::BTreeMap;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -65,7 +67,7 @@ const RECLAIM: [Named; 3] = [
 pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect, buf: &mut Buffer) {
     let (topology, id) = (&snapshot.host.topology, NodeId(node.raw.id));
     let Some(facts) = topology.node(id) else { return };
-    let inputs = &snapshot.inputs;
+    let (inputs, written) = (&snapshot.inputs, disks::written_back(snapshot).unwrap_or_default());
     // Nothing where the machine counts none of them.
     let unless =
         |is_empty, named: &[Named]| if is_empty { String::new() } else { values(named, node, snapshot) };
@@ -78,11 +80,11 @@ pub(super) fn render(snapshot: &Snapshot, node: &Node, theme: &Theme, area: Rect
         ("reclaim/s", values(&RECLAIM, node, snapshot)),
         ("when full", when_full(snapshot, node)),
         ("swap", swap(snapshot)),
-        ("devices", devices(snapshot, &facts.devices)),
+        ("devices", devices(snapshot, &facts.devices, &written)),
         ("distance", distances(facts)),
         ("measured", measured(topology, id)),
         ("caches", caches(topology, facts)),
-        ("no node", devices(snapshot, &topology.unplaced_devices)),
+        ("no node", devices(snapshot, &topology.unplaced_devices, &written)),
         ("offline", offline(topology)),
         ("L3 B/s", unless(inputs.cache_use.is_empty(), &MONITORED)),
         ("DRAM B/s", unless(inputs.node_dram.is_empty(), &DRAM)),
@@ -219,8 +221,8 @@ fn swap(snapshot: &Snapshot) -> String {
     }
 }
 
-fn devices(snapshot: &Snapshot, devices: &[Device]) -> String {
-    let written = disks::written_back(snapshot).unwrap_or_default();
+/// Devices, with the bytes that were written back to `written`, by address.
+fn devices(snapshot: &Snapshot, devices: &[Device], written: &BTreeMap<&str, u64>) -> String {
     let device = |device: &Device| {
         let nodes = format_cpulist(device.irq_nodes.iter().map(|node| node.0));
         let interrupts = match snapshot.interrupts_of(device) {

@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags, Object};
 
 use super::{Attached, Otherwise, Probe, Readings, Running, Shared};
 use crate::collect::attach::{AttachMethod, attach_with_fallback};
-use crate::collect::maps::NodeMatrix;
+use crate::collect::maps::{self, NodeMatrix};
 use crate::collect::object;
 use crate::collect::skel::hint_faults::{HintFaultsSkel, HintFaultsSkelBuilder};
 use crate::collect::skel::misplaced_pages::{MisplacedPagesSkel, MisplacedPagesSkelBuilder};
@@ -41,7 +41,7 @@ fn attach_hint_faults(
     method: AttachMethod,
 ) -> Result<Attached<HintFaultsSkel<'static>>> {
     let mut open = object::open("hint_faults", HintFaultsSkelBuilder::default())?;
-    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut open.maps.task_recs, shared.records)?;
     method.select(open.open_object_mut());
     let skel = object::load("hint_faults", open)?;
     Attached::all(skel, method.name())
@@ -90,7 +90,7 @@ fn start_page_migrations(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     ensure!([7, 8].contains(&arguments), "mm_migrate_pages has {arguments} arguments; expected 7 or 8");
     let nodes = shared.layout.nodes;
     let mut open = object::open("page_migrations", PageMigrationsSkelBuilder::default())?;
-    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut open.maps.task_recs, shared.records)?;
     let rodata = open.maps.rodata_data.as_deref_mut().context("page_migrations.bpf.o has no .rodata")?;
     (rodata.nr_nodes, rodata.reason_at) = (nodes, arguments as u32 - 1);
     open.maps.moves.set_max_entries(NodeMatrix::entries(nodes))?;
@@ -156,7 +156,7 @@ fn attach_misplaced_pages(
 ) -> Result<Attached<MisplacedPagesSkel<'static>>> {
     let function = place.function;
     let mut open = object::open("misplaced_pages", MisplacedPagesSkelBuilder::default())?;
-    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut open.maps.task_recs, shared.records)?;
     let rodata = open.maps.rodata_data.as_deref_mut().context("misplaced_pages.bpf.o has no .rodata")?;
     (rodata.node_at, rodata.node_shift) = (place.node_at, place.node_shift);
     method.select(open.open_object_mut());
@@ -186,7 +186,7 @@ fn start_numab_time(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
 
 fn attach_numab_time(shared: &Shared<'_>, method: AttachMethod) -> Result<Attached<NumabTimeSkel<'static>>> {
     let mut open = object::open("numab_time", NumabTimeSkelBuilder::default())?;
-    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut open.maps.task_recs, shared.records)?;
     method.select(open.open_object_mut());
     let skel = object::load("numab_time", open)?;
     Attached::all(skel, method.name())

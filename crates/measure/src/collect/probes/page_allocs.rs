@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use libbpf_rs::{MapCore, MapFlags, Object};
 
 use super::{Attached, Probe, Readings, Running, Shared};
+use crate::collect::maps;
 use crate::collect::object;
 use crate::collect::skel::page_allocs::{PageAllocsSkel, PageAllocsSkelBuilder};
 use crate::host::btf::Feature;
@@ -46,7 +47,7 @@ fn start(shared: &Shared<'_>) -> Result<Box<dyn Running>> {
     rodata.node_shift = facts.node_shift()?;
     rodata.gfp_this_node = facts.gfp_this_node;
     let maps = shared.maps()?;
-    open.maps.task_recs.reuse_fd(shared.records.as_fd()).context("sharing the task storage map")?;
+    maps::share(&mut open.maps.task_recs, shared.records)?;
     open.maps.cpus.reuse_fd(maps.cpus).context("sharing the state of CPUs")?;
     open.maps.cpu_topo.reuse_fd(maps.cpu_topo).context("sharing the table of places of CPUs")?;
     open.maps.alloc_pace.set_max_entries(maps.possible_cpus)?;

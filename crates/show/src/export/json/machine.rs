@@ -43,8 +43,7 @@ fn written_to(snapshot: &Snapshot) -> impl Iterator<Item = Json> {
     let topology = &snapshot.host.topology;
     let written = disks::written_back(snapshot).unwrap_or_default();
     written.into_iter().map(|(address, bytes)| {
-        let mut all = topology.nodes.iter().flat_map(|node| &node.devices).chain(&topology.unplaced_devices);
-        let disk = all.find(|device| device.pci.as_deref() == Some(address));
+        let disk = topology.devices().find(|device| device.pci.as_deref() == Some(address));
         json!({
             "name": crate::text::clean_str(disk.map_or(address, |disk| &disk.name)),
             "pci": crate::text::clean_str(address),
